@@ -104,7 +104,7 @@ def flipped(frame: pd.DataFrame, share: float, seed: int) -> tuple[pd.DataFrame,
 
 
 def ours(frame: pd.DataFrame, seed: int) -> np.ndarray[Any, Any]:
-    """Return which rows `vicinal audit` suspects."""
+    """Return which rows `vicinal audit` lists as candidates."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         frame.to_csv(path, index=False)
@@ -112,7 +112,7 @@ def ours(frame: pd.DataFrame, seed: int) -> np.ndarray[Any, Any]:
         outcome = run(experiment, Path(folder) / "run", progress=False)
         assert outcome is not None
         found = np.zeros(len(frame), bool)
-        found[[one["index"] for one in audited(outcome, progress=False).samples if one["suspicious"]]] = True
+        found[[one["index"] for one in audited(outcome, progress=False).samples]] = True
         return found
 
 
@@ -163,7 +163,7 @@ def compare_rules(names: list[str], n_rows: int, seed: int) -> None:
             x = pd.get_dummies(frame.drop(columns="target")).astype(float)
             model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
             probs, labels = out_of_fold(model, x.fillna(x.mean()).fillna(0), frame, seed)
-            ours = label_issues(labels, probs=probs).suspicious.numpy()
+            ours = label_issues(labels, probs=probs).candidates.numpy()
             found = ours, by_cleanlab(probs, labels), cleanlab(frame, seed)
             scores.append([scored(one, changed) for one in found])
         means = [f"{precision:.2f}, {recall:.2f}" for precision, recall in np.mean(scores, axis=0)]
@@ -189,10 +189,10 @@ def simulated(
 def compare_simulated(seeds: range) -> None:
     """Print what both rules claim, and find, of labels drawn from the probabilities they are given, mean over seeds.
 
-    Precision is the mean over draws in which a rule claims something.
+    A claim of ours is a significant one. Precision and recall are of the candidates for review, in all draws.
     """
-    head = "draws with a claim | vicinal: claimed, precision, recall | cleanlab: claimed, precision, recall"
-    more = "recall less cleanlab's where we claim (95 % CI) | false alarms: expected, true"
+    head = "claimed: vicinal, cleanlab | vicinal: precision, recall | cleanlab: precision, recall"
+    more = "recall less cleanlab's (95 % CI) | false alarms: expected, true"
     print(f"| rows; classes; scale of logits | changed | {head} | {more} |\n|---|---|---|---|---|---|---|")
     for n, k, scale in SETTINGS:
         for share in (0.0, 0.05, 0.1, 0.2):
@@ -200,20 +200,18 @@ def compare_simulated(seeds: range) -> None:
             for seed in seeds:
                 probs, labels, changed = simulated(n, k, scale, share, seed)
                 issues = label_issues(labels, probs=probs)
-                found = issues.suspicious.numpy(), by_cleanlab(probs, labels)
-                rates = [(one.mean(), *scored(one, changed)) for one in found]
-                draws.append([*rates[0], *rates[1], issues.false_alarms.value, (found[0] & ~changed).sum()])
+                found = issues.candidates.numpy(), by_cleanlab(probs, labels)
+                rates = [rate for one in found for rate in scored(one, changed)]
+                claims = float(issues.suspicious.double().mean()), found[1].mean()
+                draws.append([*claims, *rates, issues.false_alarms.value, (found[0] & ~changed).sum()])
             table = np.array(draws, float)
-            some = table[table[:, 0] > 0]
-            mean, claimed = table.mean(axis=0), np.r_[some.mean(axis=0)] if len(some) else np.full(8, np.nan)
-            less = some[:, 2] - some[:, 5]
-            half = 1.96 * less.std(ddof=1) / np.sqrt(len(less)) if len(less) > 1 else np.nan
+            mean, less = table.mean(axis=0), table[:, 3] - table[:, 5]
+            half = 1.96 * less.std(ddof=1) / np.sqrt(len(less))
             cells = [
-                f"{n}; {k}; {scale:g} | {100 * share:g} % | {len(some)} of {len(table)}",
-                f"{mean[0]:.4f}, {claimed[1]:.3f}, {mean[2]:.3f}",
-                f"{mean[3]:.4f}, {mean[4]:.3f}, {mean[5]:.3f}",
-                f"{less.mean():+.3f} ± {half:.3f}" if share and len(less) > 1 else "–",
-                f"{claimed[6]:.0f}, {claimed[7]:.0f}" if len(some) else "–",
+                f"{n}; {k}; {scale:g} | {100 * share:g} % | {mean[0]:.4f}, {mean[1]:.4f}",
+                f"{mean[2]:.3f}, {mean[3]:.3f} | {mean[4]:.3f}, {mean[5]:.3f}" if share else "– | –",
+                f"{less.mean():+.3f} ± {half:.3f}" if share else "–",
+                f"{mean[6]:.0f}, {mean[7]:.0f}",
             ]
             print(f"| {' | '.join(cells)} |", flush=True)
 
@@ -235,7 +233,7 @@ def compare_on_people(folder: Path, half: str, calibrated: bool) -> None:
         wrong, issues, theirs = labels != truth, label_issues(labels, probs=probs), by_cleanlab(probs, labels)
         as_many = np.zeros(len(labels), bool)
         as_many[issues.ranking.numpy()[: theirs.sum()]] = True
-        pairs = [scored(one, wrong) for one in (issues.suspicious.numpy(), theirs, as_many)]
+        pairs = [scored(one, wrong) for one in (issues.candidates.numpy(), theirs, as_many)]
         rankings = issues.margin.numpy(), -probs[np.arange(len(labels)), labels]
         pairs.append(tuple(float(average_precision_score(wrong, ranking)) for ranking in rankings))
         cells = " | ".join(f"{first:.3f}, {second:.3f}" for first, second in pairs)

@@ -260,18 +260,17 @@ def test_audit(trained: Path, table: Path, tmp_path: Path) -> None:
     assert f"of {n} labels" in ran.out or f"among {n} labels" in ran.out
     result = vicinal("audit", trained, "--folds", 2, "--top", 5, "--json").events("result")[0]
     assert result["n"] == n
-    assert 0 <= result["false_alarms"]["value"] <= result["suspicious"]
+    assert 0 <= result["false_alarms"]["value"] <= result["candidates"]
     assert 0 <= result["noise"]["low"] <= result["noise"]["value"] <= result["noise"]["high"]
-    # Where no label is suspicious, those that fit least are shown without a claim.
-    assert len(result["samples"]) == min(5, result["suspicious"] or 5)
-    assert [s["suspicious"] for s in result["samples"]] == [
-        i < result["suspicious"] for i in range(len(result["samples"]))
-    ]
-    assert ("Nothing is claimed" in ran.out) == (result["suspicious"] == 0)
-    assert out.exists() == (result["suspicious"] > 0)
+    # Candidates are listed in any case; they are claimed to be wrong, all or none.
+    assert result["suspicious"] in (0, result["candidates"])
+    assert len(result["samples"]) == min(5, result["candidates"])
+    assert all(s["candidate"] and s["suspicious"] == (result["suspicious"] > 0) for s in result["samples"])
+    assert ("No label noise beyond class overlap is significant" in ran.out) == (result["suspicious"] == 0)
+    assert out.exists() == (result["candidates"] > 0)
     if out.exists():
         suspects = pd.read_csv(out)
-        assert len(suspects) == result["suspicious"]
+        assert len(suspects) == result["candidates"]
         assert suspects["label"].tolist() == rows["kind"][suspects["index"]].tolist()
         assert (suspects["prediction"] != suspects["label"]).all()
         assert suspects["reason"].str.contains("a model that did not see it").all()

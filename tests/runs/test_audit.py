@@ -42,15 +42,16 @@ def test_models_that_did_not_see_them_find_planted_mistakes(planted: tuple[Any, 
         assert sample["label"] == frame["name"][sample["index"]]
         assert float(sample["row"]["x"]) == frame["x"][sample["index"]]
         assert sample["suspicious"]
+        assert sample["candidate"]
         assert sample["reason"].startswith(f"a model that did not see it gives {sample['prediction']!r} a probability")
     record = json.loads((outcome.out / "audit" / "audit.json").read_text())
-    assert record["suspicious"] == len(audit.samples)
+    assert record["suspicious"] == record["candidates"] == len(audit.samples)
     models = [outcome.out / "audit" / f"fold-{k}" / "model.safetensors" for k in range(1, 5)]
     before = [path.stat().st_mtime_ns for path in models]
     again = audited(outcome, n_folds=4, n=3, progress=False)
     assert again.samples == audit.samples[:3]
     assert [path.stat().st_mtime_ns for path in models] == before
-    columns, probs = next(again.suspects())
+    columns, probs = next(again.review())
     assert columns["index"] == [sample["index"] for sample in again.samples]
     for sample, row in zip(again.samples, probs, strict=True):
         assert float(row.max()) == sample["confidence"]

@@ -49,7 +49,7 @@ def audit(
     n: Annotated[int, typer.Option("--top", help="How many samples to show.")] = 20,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write all suspicious samples with reasons to this file, .csv, .parquet or .npz."),
+        typer.Option(help="Write all candidates for review with reasons to this file, .csv, .parquet or .npz."),
     ] = None,
     report: Report = None,
     *,
@@ -58,8 +58,8 @@ def audit(
 ) -> None:
     """List the samples whose labels look wrong.
 
-    Trains the run's network five times more, each time without a fifth of the data, which it then judges. Labels are
-    suspicious only where label noise explains more than the overlap of classes does.
+    Trains the run's network five times more, each time without a fifth of the data, which it then judges. Candidates
+    for review are always listed. They are suspicious only where label noise explains more than class overlap does.
     """
     from vicinal._checks import Argument, Sentence, choice, integer
 
@@ -99,12 +99,13 @@ def _by_cross_validation(
     with console.stages():
         progress = not console.as_json
         audit = audited(result, n_folds=method.n_folds, progress=progress, on_note=console.note)
-    suspicious, shown = int(audit.issues.suspicious.sum()), audit.samples[:n]
-    facts: dict[str, object] = {"n": len(audit.labels), "suspicious": suspicious}
+    candidates, shown = int(audit.issues.candidates.sum()), audit.samples[:n]
+    suspicious = int(audit.issues.suspicious.sum())
+    facts: dict[str, object] = {"n": len(audit.labels), "suspicious": suspicious, "candidates": candidates}
     facts |= {"false_alarms": audit.issues.false_alarms.to_dict(), "noise": audit.issues.noise.to_dict()}
     facts["samples"] = [_plain(s) for s in shown]
     console.event("result", facts)
-    summary = str(audit.issues) if suspicious else f"{audit.issues} Nothing is claimed. These labels fit least:"
+    summary = str(audit.issues)
     console.say(summary)
     rows = [
         [
@@ -122,10 +123,10 @@ def _by_cross_validation(
     console.table("", head, rows, numbers=False)
     if written is not None:
         out, safe_csv = written
-        if suspicious:
-            write(out, audit.classes, audit.suspects(), safe_csv=safe_csv)
-        said = f"{suspicious} suspicious samples with reasons: {out}"
-        console.say(said if suspicious else f"no sample is suspicious: {out} is not written")
+        if candidates:
+            write(out, audit.classes, audit.review(), safe_csv=safe_csv)
+        said = f"{candidates} candidates for review with reasons: {out}"
+        console.say(said if candidates else f"no label is to be reviewed: {out} is not written")
     return summary, shown
 
 

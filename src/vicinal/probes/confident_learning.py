@@ -18,13 +18,15 @@ right with the calibrated probability of its class, and changed with probability
 
 T and ε have the largest likelihood, with log T ~ N(0, 0.25²), since probabilities of held-out samples are about
 calibrated. ε has the interval of the profile likelihood. Class overlap moves T alone, so ε is the noise beyond overlap.
-Where ε = 0 is not rejected (one-sided, 1 %), no label is suspicious. Elsewhere those that the counts take are, or as
-many with the highest probability of a wrong label by the second model, if it expects more wrong ones among them by two
-standard deviations:
+
+Candidates for review are those that the counts take, or as many with the highest probability of a wrong label by the
+second model, if it expects more wrong ones among them by two standard deviations:
 
 .. math:: w = \varepsilon\, \frac{1 - q_y}{K - 1} \Big/ P(y \mid x)
 
-The sum of 1 − w over the suspicious labels is the expected number of false alarms; the ends of ε's interval give its.
+The sum of 1 − w over the candidates is the expected number of false alarms; the ends of ε's interval give its. That
+labels are wrong is claimed only where ε = 0 is rejected (one-sided, 1 %); then the candidates are suspicious. Where
+classes overlap much, a few hundred labels cannot reject it, and the candidates are for review alone.
 
 References
 ----------
@@ -34,6 +36,7 @@ Northcutt, Jiang & Chuang, "Confident Learning: Estimating Uncertainty in Datase
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -68,8 +71,10 @@ class LabelIssues:
     [0, 1, 1, 1]
     """
 
-    suspicious: Tensor
-    """Which samples, bool `[N]`."""
+    candidates: Tensor
+    """Which samples to review, bool `[N]`."""
+    significant: bool
+    """Whether the labels show noise beyond class overlap."""
     prediction: Tensor
     """The most probable class, int64 `[N]`."""
     margin: Tensor
@@ -78,37 +83,47 @@ class LabelIssues:
     """How many samples of each label (rows) belong to each class (columns) by the counts, float64 `[K, K]`."""
     noise: Estimate
     """ε, the share of labels that are wrong beyond class overlap, with its 95 % interval."""
-    wrong: Tensor
-    """The probability that each label is wrong, float64 `[N]`."""
+    clean_prob: Tensor
+    """The probability of each label were there no noise, q of the label, float64 `[N]`."""
+
+    @property
+    def suspicious(self) -> Tensor:
+        """Which labels are claimed to be wrong, bool `[N]`: the candidates where noise is significant, else none."""
+        return self.candidates if self.significant else torch.zeros_like(self.candidates)
+
+    @property
+    def wrong(self) -> Tensor:
+        """The probability that each label is wrong, float64 `[N]`."""
+        return self._wrong(self.noise.value)
+
+    def _wrong(self, noise: float) -> Tensor:
+        flip = noise * (1 - self.clean_prob) / (len(self.joint) - 1)
+        return flip / ((1 - noise) * self.clean_prob + flip).clamp(min=1e-300)
 
     @property
     def false_alarms(self) -> Estimate:
-        """The expected number of right labels among the suspicious ones, with the ends that those of ε give."""
-        wrong = self.wrong[self.suspicious]
-
-        def expected(noise: float) -> float:
-            # The odds of a wrong label are those of ε times what the sample shows.
-            scale = noise / (1 - noise) * (1 - self.noise.value) / max(self.noise.value, 1e-12)
-            return float(((1 - wrong) / (1 - wrong + wrong * scale)).sum())
-
-        return Estimate(*(expected(noise) for noise in (self.noise.value, self.noise.high, self.noise.low)))
+        """The expected number of right labels among the candidates, with the ends that those of ε give."""
+        ends = (self.noise.value, self.noise.high, self.noise.low)
+        return Estimate(*(float((1 - self._wrong(noise)[self.candidates]).sum()) for noise in ends))
 
     @property
     def ranking(self) -> Tensor:
-        """All samples, the suspicious ones first, within each the most probably wrong first; int64 `[N]`."""
+        """All samples, the candidates first, within each the most probably wrong first; int64 `[N]`."""
         # The margin orders labels whose probability of being wrong is the same, such as 0.
         order = self.margin.argsort(descending=True, stable=True)
         order = order[self.wrong[order].argsort(descending=True, stable=True)]
-        return order[self.suspicious[order].long().argsort(descending=True, stable=True)]
+        return order[self.candidates[order].long().argsort(descending=True, stable=True)]
 
     def __str__(self) -> str:
-        n, flagged = len(self.margin), int(self.suspicious.sum())
+        n, flagged = len(self.margin), int(self.candidates.sum())
         low, high = 100 * self.noise.low, 100 * self.noise.high
         noise = f"{100 * self.noise.value:.1f} % of labels (95 % CI {low:.1f}–{high:.1f} %)"
-        if not flagged:
-            return f"No label noise beyond class overlap is significant among {n:,} labels: {noise}."
         expected = self.false_alarms
         alarms = f"about {expected.value:.0f} (95 % CI {expected.low:.0f}–{expected.high:.0f})"
+        if not self.significant:
+            none = f"No label noise beyond class overlap is significant among {n:,} labels: {noise}."
+            listed = f" Of {flagged:,} candidates for review, {alarms} are expected to be right."
+            return none + listed * bool(flagged)
         return (
             f"{flagged:,} of {n:,} labels ({100 * flagged / n:.1f} %) look wrong; {alarms} of them are expected to be "
             f"false alarms. Label noise beyond class overlap: {noise}."
@@ -182,24 +197,21 @@ def label_issues(labels: object, *, probs: object) -> LabelIssues:
     (0.11, True)
     """
     p, y = _checked(probs, labels)
-    joint, rows, n_classes = confident_joint(y, probs=p), torch.arange(len(y)), p.shape[1]
+    joint, rows = confident_joint(y, probs=p), torch.arange(len(y))
     noise, rejected, q = _fitted(p.numpy(), y.numpy())
-    flip = noise.value * (1 - q) / (n_classes - 1)
-    wrong = torch.from_numpy(flip / np.maximum((1 - noise.value) * q + flip, 1e-300))
     prediction = p.argmax(dim=1)
     others = p.clone()
     others[rows, y] = -1.0
-    suspicious = torch.zeros(len(y), dtype=torch.bool)
-    if rejected:
-        suspicious = _pruned(p, y, joint) & (prediction != y)
-        order = torch.where(prediction != y, wrong, -1.0).argsort(descending=True, stable=True)
-        ranked = torch.zeros(len(y), dtype=torch.bool)
-        ranked[order[: int(suspicious.sum())]] = True
-        gained, lost = wrong[ranked & ~suspicious], wrong[suspicious & ~ranked]
-        spread = math.sqrt(float((gained * (1 - gained)).sum() + (lost * (1 - lost)).sum()))
-        if float(gained.sum() - lost.sum()) > _CLEARLY * spread:
-            suspicious = ranked
-    return LabelIssues(suspicious, prediction, others.amax(dim=1) - p[rows, y], joint, noise, wrong)
+    margin = others.amax(dim=1) - p[rows, y]
+    counted = _pruned(p, y, joint) & (prediction != y)
+    issues = LabelIssues(counted, rejected, prediction, margin, joint, noise, torch.from_numpy(q))
+    order = torch.where(prediction != y, issues.wrong, -1.0).argsort(descending=True, stable=True)
+    ranked = torch.zeros_like(counted)
+    ranked[order[: int(counted.sum())]] = True
+    gained, lost = issues.wrong[ranked & ~counted], issues.wrong[counted & ~ranked]
+    spread = math.sqrt(float((gained * (1 - gained)).sum() + (lost * (1 - lost)).sum()))
+    more = float(gained.sum() - lost.sum()) > _CLEARLY * spread
+    return dataclasses.replace(issues, candidates=ranked) if more else issues
 
 
 def _pruned(p: Tensor, y: Tensor, joint: Tensor) -> Tensor:

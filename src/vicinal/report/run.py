@@ -60,7 +60,7 @@ class ReportExtras:
     between: BetweenCurves | None = None
     """What the network does between training samples."""
     audit: Sequence[Json] | None = None
-    """Training samples that look mislabelled, the most suspicious first.
+    """Samples whose labels are to be reviewed, the most probably wrong first.
 
     They are as `mistakes.json` has samples, with `aum` and `threshold` in addition. An empty list says that none does.
     """
@@ -164,7 +164,7 @@ def _measured(sheet: Sheet, result: RunResult, extras: ReportExtras) -> dict[str
 def _audit_head(audit: Sequence[Mapping[str, object]], summary: str) -> str:
     """Say what the audit found, and how: by margins in training, or by models that did not see the samples."""
     how = _AUM if any("aum" in sample for sample in audit) else _UNSEEN
-    shown = f"{count(len(audit), 'sample')}, the most suspicious first. {how}" if audit else ""
+    shown = f"{count(len(audit), 'sample')}, the most probably wrong first. {how}" if audit else ""
     return f"{summary} {shown}".strip()
 
 

@@ -26,9 +26,6 @@ from vicinal.training.defaults import default_config
 
 Say = Callable[[str], None]
 
-#: Samples that are shown where no label is suspicious.
-_LOOK = 20
-
 #: The share of a fold's training samples that says when to stop and what temperature suits.
 _VALIDATION = 0.15
 
@@ -53,15 +50,15 @@ class CrossAudit:
     labels: NDArray[np.int64]
     """The class numbers that the data have, `[N]`."""
     samples: list[Json]
-    """What there is to show, the most suspicious first."""
+    """What there is to show, the most probably wrong first."""
     classes: tuple[str, ...]
     """Their names, in the order of class numbers."""
 
-    def suspects(self) -> Iterator[tuple[dict[str, object], NDArray[np.float64]]]:
-        """Yield, of the samples that are shown and suspicious, the columns to write and their probabilities."""
-        chosen = [sample for sample in self.samples if sample["suspicious"]]
+    def review(self) -> Iterator[tuple[dict[str, object], NDArray[np.float64]]]:
+        """Yield, of the samples that are shown and candidates, the columns to write and their probabilities."""
+        chosen = [sample for sample in self.samples if sample["candidate"]]
         if chosen:
-            names = ("index", "label", "label_probability", "wrong_probability", "reason")
+            names = ("index", "label", "label_probability", "wrong_probability", "suspicious", "reason")
             columns: dict[str, object] = {name: [sample[name] for sample in chosen] for name in names}
             yield columns, self.probs[[sample["row_of_probs"] for sample in chosen]]
 
@@ -82,8 +79,7 @@ def audited(
     own calibrator; `label_issues` judges them. The trainings are kept in the run's folder `audit`,
     so an audit that was stopped resumes.
 
-    Shown are the n most suspicious samples; if n is not given, all suspicious ones, or the 20 labels that fit least
-    where none is. `progress` and `on_note` are as in
+    Shown are the first n samples to review; if n is not given, all candidates. `progress` and `on_note` are as in
     `vicinal.runs.run`.
 
     Returns
@@ -112,9 +108,10 @@ def audited(
         probs[left_out] = _out_of_fold(result, places, labels, groups, left_out, fold, progress)
     issues = label_issues(labels, probs=probs)
     ranking = issues.ranking.tolist()
-    chosen = ranking[: (int(issues.suspicious.sum()) or _LOOK) if n is None else n]
+    chosen = ranking[: int(issues.candidates.sum()) if n is None else n]
     samples = _shown(task, parts, issues, probs, labels, chosen)
     counts: Json = {"suspicious": int(issues.suspicious.sum()), "n": len(labels), "folds": n_folds}
+    counts["candidates"] = int(issues.candidates.sum())
     counts |= {"false_alarms": issues.false_alarms.to_dict(), "noise": issues.noise.to_dict()}
     kept = [{name: value for name, value in sample.items() if name != "row_of_probs"} for sample in samples]
     write_json(result.run.files.audit_record, sealed({**counts, "samples": kept}))
@@ -172,6 +169,7 @@ def _shown(
             "prediction": task.classes[prediction],
             "confidence": confidence,
             "label_probability": of_label,
+            "candidate": bool(issues.candidates[row]),
             "suspicious": bool(issues.suspicious[row]),
             "wrong_probability": float(issues.wrong[row]),
             "reason": _reason(task.classes, label, prediction, of_label, confidence),
