@@ -11,6 +11,7 @@ float32 it silently returns 1), scikit-learn's solver an array, torch-uncertaint
 batch. A ratio is the median over rounds of (theirs / ours) within a round.
 
     python -m benchmarks.bench_calibrators [--scores FOLDER] [--seed 1] [--sets 500] [--out FILE]
+        [--again "vicinal auto"]
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.scores import all_scores
+from benchmarks.scores import Scores, all_scores
 from benchmarks.timing import marked
 from vicinal import calibrate, evaluate
+from vicinal._atomic import replacing
 from vicinal.calibrators import (
     CALIBRATORS,
     HistogramBinning,
@@ -62,11 +64,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--scores", type=Path, default=Path(tempfile.gettempdir()) / "vicinal-scores")
     parser.add_argument("--seed", type=int, default=1, help="of the parts and models of tables")
     parser.add_argument("--sets", type=int, default=500, help="at most so many sets; 0 for none")
-    parser.add_argument("--out", type=Path, help="JSON lines of the results; sets in it are not measured again")
+    parser.add_argument("--out", type=Path, help="JSON lines of the results; what it holds is not measured again")
+    parser.add_argument("--again", nargs="*", default=(), metavar="NAME", help="contenders to measure again")
     args = parser.parse_args(argv)
     if args.sets:
         out = args.out or args.scores / f"seed-{args.seed}.jsonl"
-        print(quality_table(measured_sets(args.scores, args.seed, args.sets, out)))
+        print(quality_table(measured_sets(args.scores, args.seed, args.sets, out, args.again)))
         print()
     logits, labels = planted(args.rows, args.classes)
     print(temperature_table(logits, labels, args.rounds))
@@ -75,6 +78,9 @@ def main(argv: list[str] | None = None) -> None:
 
 
 Calibrate = Callable[[Any, Any, Any], Any]
+#: A set: what it is, and what each contender gives.
+Record = dict[str, Any]
+_ABOUT = ("set", "n", "classes", "test")
 
 
 def ours(name: str) -> Calibrate:
@@ -150,43 +156,59 @@ def torch_uncertainty_calibrated(name: str, val: Any, labels: Any, test: Any) ->
         return peer._scale(logits[1]).softmax(dim=1).numpy()
 
 
-def measured_sets(folder: Path, seed: int, most: int, out: Path) -> list[dict[str, Any]]:
-    """Return NLL, Brier score, ECE, smooth ECE and seconds of every contender on every set."""
+def measured_sets(folder: Path, seed: int, most: int, out: Path, again: Collection[str] = ()) -> list[Record]:
+    """Return NLL, Brier score, ECE, smooth ECE and seconds of every contender on every set.
+
+    What the file holds is not measured again, except for the contenders named in `again`.
+    """
     every = contenders()
-    records = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    done = {record["set"] for record in records}
+    kept = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    records = {record["set"]: {k: v for k, v in record.items() if k not in again} for record in kept}
     for scores in itertools.islice(all_scores(folder, seed), most):
-        if scores.name in done:
+        record = records.setdefault(scores.name, {"set": scores.name})
+        missing = [name for name in every if name not in record]
+        if missing:
+            measure_set(record, scores, {name: every[name] for name in missing})
+            with replacing(out) as temporary:
+                temporary.write_text("".join(json.dumps(one) + "\n" for one in records.values()))
+    return [{name: record[name] for name in [*_ABOUT, *every]} for record in records.values()]
+
+
+def measure_set(record: Record, scores: Scores, runs: Mapping[str, Calibrate]) -> None:
+    """Add what contenders give on a set to its record."""
+    val, test = (softmax(x) if scores.kind == "logits" else x for x in (scores.val, scores.test))
+    least = least_prob(val)
+    val, test = (np.maximum(x, least) / np.maximum(x, least).sum(axis=1, keepdims=True) for x in (val, test))
+    record |= {"n": len(val), "classes": val.shape[1], "test": len(test)}
+
+    def calibrated(run: Calibrate) -> Any:
+        probs = np.asarray(run(val, scores.val_labels, test), dtype=np.float64)
+        if not np.isfinite(probs).all():
+            raise ValueError("probabilities that are not finite")
+        probs = np.clip(probs, 1e-12, 1)
+        return probs / probs.sum(axis=1, keepdims=True)
+
+    def losses(probs: Any) -> Any:
+        return -np.log(probs[np.arange(len(test)), scores.test_labels])
+
+    for name, run in runs.items():
+        start = time.perf_counter()
+        try:
+            probs = calibrated(run)
+        except Exception as error:
+            record[name] = {"error": repr(error)[:200]}
             continue
-        val, test = (softmax(x) if scores.kind == "logits" else x for x in (scores.val, scores.test))
-        least = least_prob(val)
-        val, test = (np.maximum(x, least) / np.maximum(x, least).sum(axis=1, keepdims=True) for x in (val, test))
-        record: dict[str, Any] = {"set": scores.name, "n": len(val), "classes": val.shape[1], "test": len(test)}
-        losses = {}
-        for name, run in every.items():
-            start = time.perf_counter()
-            try:
-                probs = np.asarray(run(val, scores.val_labels, test), dtype=np.float64)
-            except Exception as error:
-                record[name] = {"error": repr(error)[:200]}
-                continue
-            seconds = time.perf_counter() - start
-            probs = np.clip(probs, 1e-12, 1)
-            probs /= probs.sum(axis=1, keepdims=True)
-            losses[name] = -np.log(probs[np.arange(len(test)), scores.test_labels])
-            measured = evaluate(scores.test_labels, probs=probs, metrics=["nll", "brier", "ece", "smooth_ece"])
-            record[name] = {f: e.value for f, e in measured.metrics.items() if e is not None} | {"seconds": seconds}
-        gap = losses["vicinal auto"] - losses["vicinal temperature"]
-        record["worse than temperature"] = bool(gap.mean() > gap.std() / math.sqrt(len(gap)) > 0)
-        records.append(record)
-        with out.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-    return records
+        seconds = time.perf_counter() - start
+        found = evaluate(scores.test_labels, probs=probs, metrics=["nll", "brier", "ece", "smooth_ece"])
+        record[name] = {f: e.value for f, e in found.metrics.items() if e is not None} | {"seconds": seconds}
+        if name == "vicinal auto":
+            gap = losses(probs) - losses(calibrated(ours("temperature")))
+            record[name]["worse than temperature"] = bool(gap.mean() > gap.std() / math.sqrt(len(gap)) > 0)
 
 
-def quality_table(records: list[dict[str, Any]]) -> str:
+def quality_table(records: list[Record]) -> str:
     """Return the means over the sets that every contender could do, and paired differences of NLL to `auto`."""
-    names = [name for name in records[0] if isinstance(records[0][name], dict)]
+    names = [name for name in records[0] if name not in _ABOUT]
     done = {name: [r for r in records if "nll" in r[name]] for name in names}
     lines = [
         f"{len(records)} sets of {min(r['n'] for r in records):,} to {max(r['n'] for r in records):,} validation rows",
@@ -207,7 +229,7 @@ def quality_table(records: list[dict[str, Any]]) -> str:
             f"| {name} | {len(some)} | {means[0]:.4f} | {gaps.mean():+.4f} ({gaps.mean() - half:+.4f} to "
             f"{gaps.mean() + half:+.4f}) | {means[1]:.4f} | {means[2]:.4f} | {means[3]:.4f} | {seconds:.3f} |"
         )
-    worse = sum(r["worse than temperature"] for r in records)
+    worse = sum(r["vicinal auto"]["worse than temperature"] for r in records)
     mean = {name: np.mean([r[name]["nll"] for r in records]) for name in names if len(done[name]) == len(records)}
     nearest = min((name for name in mean if not name.startswith("vicinal")), key=lambda name: mean[name], default="")
     met = not nearest or mean["vicinal auto"] <= mean[nearest]
