@@ -51,10 +51,10 @@ def test_two_classes_have_other_candidates_and_many_no_matrix():
 
 
 def rows(**nll):
-    """Candidates of these losses; the error is that of the difference to a temperature."""
+    """Candidates of these losses; the error is that of each of its differences."""
     best, temperature = min(value for value, _ in nll.values()), nll["temperature"][0]
     return [
-        Candidate(name, value, (0, 1), value - best, 0.0, value - temperature, error)
+        Candidate(name, value, (0, 1), value - best, error, value - temperature, error)
         for name, (value, error) in nll.items()
     ]
 
@@ -62,15 +62,22 @@ def rows(**nll):
 @pytest.mark.parametrize(
     ("tried", "taken"),
     [
-        (rows(none=(0.5, 0.1), temperature=(0.45, 0.0), svs=(0.4, 0.1)), "temperature"),  # within one standard error
-        (rows(none=(0.45, 0.1), temperature=(0.46, 0.0), svs=(0.4, 0.1)), "temperature"),  # and it does not hurt enough
-        (rows(none=(0.45, 0.005), temperature=(0.46, 0.0), svs=(0.44, 0.1)), "none"),
-        (rows(none=(0.45, 0.005), temperature=(0.46, 0.0), svs=(0.44, 0.01)), "svs"),
+        # Better than a temperature by two standard errors.
+        (rows(none=(0.5, 0.1), temperature=(0.45, 0.0), svs=(0.4, 0.03)), "temperature"),
+        (rows(none=(0.5, 0.1), temperature=(0.45, 0.0), svs=(0.4, 0.02)), "svs"),
+        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.43, 0.005), isotonic=(0.4, 0.01)), "isotonic"),
+        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.43, 0.005), isotonic=(0.4, 0.03)), "svs"),
+        # SMS need only be better than a temperature, and be within one standard error of the best.
+        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.43, 0.1), sms=(0.44, 0.1)), "sms"),
+        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.45, 0.1), sms=(0.46, 0.1)), "temperature"),
         (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.4, 0.01), sms=(0.41, 0.001)), "svs"),
-        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.43, 0.01), isotonic=(0.4, 0.01)), "isotonic"),
+        # Scores are left alone where a temperature hurts, and what else would be taken is no better.
+        (rows(none=(0.45, 0.1), temperature=(0.46, 0.0), svs=(0.5, 0.1)), "temperature"),
+        (rows(none=(0.45, 0.005), temperature=(0.46, 0.0), svs=(0.5, 0.1)), "none"),
+        (rows(none=(0.45, 0.005), temperature=(0.46, 0.0), svs=(0.44, 0.005)), "svs"),
     ],
 )
-def test_the_best_is_taken_if_a_temperature_is_more_than_one_standard_error_behind(tried, taken):
+def test_a_temperature_is_taken_unless_another_is_clearly_better(tried, taken):
     assert _taken(tried) == taken
 
 

@@ -1,16 +1,17 @@
-r"""Which calibrator? The best by cross-validation, unless a temperature is within one standard error of it.
+r"""Which calibrator? A temperature, unless cross-validation shows that another is better.
 
 Every candidate is fitted on nine tenths of the samples and judged on the rest, ten times (above 2,000 samples on four
-fifths, five times), so that each sample i has a held-out loss :math:`\ell_i(c)` under each candidate c. With c* the one
-of the lowest mean,
+fifths, five times), so that each sample i has a held-out loss :math:`\ell_i(c)` under each candidate c. With t the
+temperature,
 
 .. math::
-    d(c) = \frac1n \sum_i \big(\ell_i(c) - \ell_i(c^*)\big), \qquad \text{se}(c) = \text{its standard error (paired)}
+    d(c) = \frac1n \sum_i \big(\ell_i(c) - \ell_i(t)\big), \qquad \text{se}(c) = \text{its standard error (paired)}
 
-a temperature, which is one number and keeps every prediction, is taken where :math:`d \le \text{se}` (Breiman et al.
-1984), else c*, fitted on all samples. Scores are left alone only where a temperature raises their held-out loss by more
-than its standard error. The structured and quadratic scalings are penalised towards a temperature as far as samples are
-few, so among them no other preference for the simpler is needed.
+a candidate qualifies where it is better than a temperature by two standard errors. SMS is penalised towards a
+temperature as far as samples are few, so it need only be better, :math:`d < 0`. It is taken if it qualifies and is
+within one standard error of the best (Breiman et al. 1984). Else the best that qualifies is taken, or else a
+temperature, fitted on all samples. Scores are left alone only where a temperature raises their held-out loss by more
+than its standard error.
 
 ============  =====================================================  =========================
 name          calibrator                                             candidate for
@@ -74,6 +75,8 @@ _TRIED = ("temperature", "svs", "sms", "quadratic", "isotonic")
 _ENOUGH = 2**20
 #: Up to so many samples there are ten folds: with five a candidate of many values would be judged by too few samples.
 _FEW = 2_000
+#: Standard errors by which a candidate other than SMS must be better than a temperature.
+_CLEARLY = 2.0
 #: Of a two-sided 95 % interval.
 _Z = 1.959963984540054
 #: The least that a probability counts as.
@@ -155,15 +158,20 @@ class Calibration:
         """Why this calibrator, in a sentence."""
         if not self.tried:
             return f"{self.name}, as asked, fitted on {self.n:,} samples"
-        best = min(self.tried, key=lambda one: one.nll)
+        best = min(self.tried, key=_nll)
         taken = next(one for one in self.tried if one.name == self.name)
         held_out = f"NLL {taken.nll:.4f} by cross-validation on {self.n:,} samples"
         if self.name == "none" and self.n < FEW:
             return f"none: so few samples do not show that another would help, {held_out}"
         if taken is best:
             return f"{self.name}: the best of {len(self.tried)} candidates, {held_out}"
-        reason = "within one standard error of" if self.name == "temperature" else "a temperature hurts, and so does"
-        return f"{self.name}: {reason} the best ({best.name}, {best.nll:.4f}), {held_out}"
+        reason = {
+            "none": "a temperature hurts, and no other is clearly better; the best is",
+            "temperature": "no other is clearly better; the best is",
+        }.get(self.name, "clearly better than a temperature; the best is")
+        if self.name == "sms":
+            reason = "within one standard error of the best,"
+        return f"{self.name}: {reason} {best.name} with {best.nll:.4f}, {held_out}"
 
     @property
     def sentences(self) -> list[str]:
@@ -319,14 +327,25 @@ def _standard_error(values: Floats, share: Floats, groups: NDArray[np.intp] | No
 
 
 def _taken(tried: Sequence[Candidate]) -> str:
-    """Return the best candidate that is better than a temperature by more than one standard error, else that."""
+    """Return SMS where it is better than a temperature and about the best, else the best that is clearly better."""
     by_name = {one.name: one for one in tried}
     if "temperature" not in by_name:
         return tried[0].name
-    none = by_name["none"]
-    plain = none if none.behind_temperature < -none.temperature_error else by_name["temperature"]
-    best = min((one for one in tried if one is not none), key=lambda one: one.nll)
-    return best.name if best.behind_temperature < -best.temperature_error and best.nll < plain.nll else plain.name
+    none, temperature, sms = by_name["none"], by_name["temperature"], by_name.get("sms")
+    fitted = [one for one in tried if one is not none]
+    better = [
+        one for one in fitted if one.behind_temperature < -(0 if one is sms else _CLEARLY) * one.temperature_error
+    ]
+    if sms is not None and sms in better and sms.behind <= sms.standard_error:
+        taken = sms
+    else:
+        taken = min([temperature, *better], key=_nll)
+    hurts = none.behind_temperature < -none.temperature_error
+    return none.name if hurts and none.nll < taken.nll else taken.name
+
+
+def _nll(one: Candidate) -> float:
+    return one.nll
 
 
 def least_prob(probs: ArrayLike) -> float:
