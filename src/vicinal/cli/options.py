@@ -28,7 +28,7 @@ from vicinal.training.defaults import defaults_by_kind
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, for machines.")]
 Report = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report here, as HTML.")]
 Bins = Annotated[int, typer.Option(min=1, help="Bins of the calibration errors.")]
-Baselines = Annotated[bool, typer.Option("--baselines", help="Compare with gradient boosting and a random forest too.")]
+Baselines = Annotated[bool, typer.Option("--baselines", help="Compare with a random forest too.")]
 Weight = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column of numbers that say how much each row counts.")
 ]

@@ -69,7 +69,8 @@ def small_grids(task: Task, largest: tuple[int, int]) -> Baseline | None:
         return None
     step = -(-len(task.train) // _MOST_PICTURES)
     plain = task.train.relabelled(task.train.labels or [], augment="none")
-    return Baseline(_rows(plain, step, largest), _rows(task.test, 1, largest), step)
+    val = _rows(task.val, 1, largest) if len(task.val) else None
+    return Baseline(_rows(plain, step, largest), val, _rows(task.test, 1, largest), step)
 
 
 def _rows(part: Split, step: int, largest: tuple[int, int]) -> NDArray[np.float64]:

@@ -114,9 +114,11 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """What logistic regression learns from: matrices of the training and test samples, dense or sparse."""
+    """What logistic regression learns from: matrices of each split's samples, dense or sparse."""
 
     train: Any
+    val: Any
+    """None without validation samples."""
     test: Any
     step: int = 1
     """`train` has every `step`-th training sample."""

@@ -435,8 +435,8 @@ class TabularKind(Kind[ScannedTable, TabularPreprocessing]):
         reader = task.preprocessing
         if not isinstance(reader, TabularPreprocessing):
             return None
-        train, test = (part.features()[:, reader.plain] for part in (task.train, task.test))
-        return Baseline(train, test)
+        train, val, test = (part.features()[:, reader.plain] for part in (task.train, task.val, task.test))
+        return Baseline(train, val if len(task.val) else None, test)
 
     def warnings(
         self, preprocessing: TabularPreprocessing, items: Any, labels: Iterable[NDArray[np.int64]], train: Positions

@@ -29,6 +29,9 @@ from vicinal.tables import BadRow, Chunk, Table
 #: Characters of a text that a report shows.
 _LONGEST_SHOWN = 600
 
+#: Pieces of words that the baseline counts, the most frequent ones.
+_MOST_PIECES = 50_000
+
 
 @dataclass(frozen=True)
 class TextPreprocessing(TablePreprocessing):
@@ -264,17 +267,20 @@ class TextKind(Kind[ScannedTable, TextPreprocessing]):
         return Shown(text=[t if len(t) <= _LONGEST_SHOWN else f"{t[:_LONGEST_SHOWN]}…" for t in texts])
 
     def baseline(self, task: Task) -> Baseline | None:
-        """Return TF-IDF of words and pairs of words; None for answers to choose from."""
+        """Return TF-IDF of words, pairs of words and pieces of words; None for answers to choose from."""
         if isinstance(task.preprocessing, TextPreprocessing) and task.preprocessing.choice:
             return None
         texts = [
             [text if isinstance(text, str) else " ".join(text) for text in part.originals(range(len(part)))]
-            for part in (task.train, task.test)
+            for part in (task.train, task.val, task.test)
         ]
-        vectors = require("sklearn.feature_extraction.text", "train").TfidfVectorizer(
-            ngram_range=(1, 2), sublinear_tf=True
+        tfidf = require("sklearn.feature_extraction.text", "train").TfidfVectorizer
+        vectors = require("sklearn.pipeline", "train").make_union(
+            tfidf(ngram_range=(1, 2), sublinear_tf=True),
+            tfidf(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True, max_features=_MOST_PIECES),
         )
-        return Baseline(vectors.fit_transform(texts[0]), vectors.transform(texts[1]))
+        train = vectors.fit_transform(texts[0])
+        return Baseline(train, vectors.transform(texts[1]) if texts[1] else None, vectors.transform(texts[2]))
 
 
 def _plain(texts: Sequence[tuple[str, ...]]) -> list[Any]:

@@ -1,10 +1,13 @@
 """Baselines on the same split, which a network must beat to be worth its cost.
 
 The majority class answers with the shares of the classes. For rows of a table logistic regression takes the
-standardised numbers and a column for each category; a random forest and histogram gradient boosting, calibrated by
-isotonic regression on the validation set, take numbers and categories as they are. For texts logistic regression takes
-TF-IDF of words and pairs of words, for images and sounds their pixels or spectrograms, made small by means of
-neighbours. All are scikit-learn's, with its defaults.
+standardised numbers and a column for each category; a random forest and histogram gradient boosting take numbers and
+categories as they are. For texts logistic regression takes TF-IDF of words, pairs of words and pieces of words, for
+images and sounds their pixels or spectrograms, made small by means of neighbours.
+
+They get what the network gets. The validation set chooses how much logistic regression is regularised, and all but the
+majority class have a temperature that is fitted on it. Weights of samples count in both. All else are scikit-learn's
+defaults.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import choice, require
+from vicinal.calibrators import TemperatureScaling
 from vicinal.data import Split, Task
 from vicinal.data.column_encoders import Category, Date, Number
+from vicinal.data.kind import Baseline
 from vicinal.data.registry import KINDS
 from vicinal.data.tabular import TabularPreprocessing
 from vicinal.data.text_columns import Text
@@ -30,10 +35,13 @@ from vicinal.runs.run import RunResult
 BASELINES = ("majority class", "logistic regression", "random forest", "gradient boosting")
 
 #: Those that every run is compared with.
-ALWAYS = BASELINES[:2]
+ALWAYS = ("majority class", "logistic regression", "gradient boosting")
 
 #: Logistic regression sees at most so many training rows, and no baseline is fitted to more classes.
 _MOST_ROWS, _MOST_CLASSES = 20_000, 100
+
+#: The strengths of regularisation that logistic regression chooses from, C of scikit-learn, and the rows it tries on.
+_STRENGTHS, _TRIED_ROWS = (0.01, 0.1, 1.0, 10.0, 100.0), 5_000
 
 Floats = NDArray[np.float64]
 
@@ -92,7 +100,7 @@ def measure_baselines(result: RunResult, names: Sequence[str] = ALWAYS) -> None:
 def _probs(name: str, task: Task) -> Floats | None:
     """Return a model's probabilities of the test samples, None where it does not fit the data."""
     if name == "majority class":
-        counts = np.bincount(_labels(task.train), minlength=len(task.classes))
+        counts = np.bincount(_labels(task.train), task.train.weights, len(task.classes))
         return np.tile(counts / counts.sum(), (len(task.test), 1))
     if len(task.classes) > _MOST_CLASSES:
         return None
@@ -100,19 +108,35 @@ def _probs(name: str, task: Task) -> Floats | None:
         inputs = KINDS[task.kind].baseline(task)
         if inputs is None:
             return None
-        return _logistic(inputs.train, inputs.test, _labels(task.train)[:: inputs.step], len(task.classes))
+        return _logistic(inputs, task)
     return _trees(name, task, task.preprocessing) if isinstance(task.preprocessing, TabularPreprocessing) else None
 
 
-def _logistic(train: Any, test: Any, labels: NDArray[np.int64], n_classes: int) -> Floats:
-    model = require("sklearn.linear_model", "train").LogisticRegression(max_iter=1000)
-    step = -(-len(labels) // _MOST_ROWS)
-    model.fit(train[::step], labels[::step])
-    return _every_class(model, test, n_classes)
+def _logistic(inputs: Baseline, task: Task) -> Floats:
+    """Return the probabilities of logistic regression, of the strength that suits the validation set best."""
+    labels, weights = _labels(task.train)[:: inputs.step], task.train.weights
+    weights = None if weights is None else weights[:: inputs.step]
+
+    def fitted(strength: float, most: int) -> Any:
+        step = -(-len(labels) // most)
+        model = require("sklearn.linear_model", "train").LogisticRegression(C=strength, max_iter=1000)
+        return model.fit(inputs.train[::step], labels[::step], None if weights is None else weights[::step])
+
+    def nll(strength: float) -> float:
+        probs = _every_class(fitted(strength, _TRIED_ROWS), inputs.val, len(task.classes))
+        held_out = _labels(task.val), task.val.weights
+        return evaluate(held_out[0], probs=_tempered(probs, probs, *held_out), sample_weight=held_out[1]).nll.value
+
+    with warnings.catch_warnings():
+        # scikit-learn warns of weak regularisation that has not converged, which validation judges.
+        warnings.filterwarnings("ignore", "lbfgs failed to converge")
+        strength = 1.0 if inputs.val is None else min(_STRENGTHS, key=nll)
+        model = fitted(strength, _MOST_ROWS)
+    return _calibrated(model, inputs.val, inputs.test, task)
 
 
 def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
-    """Return the probabilities of trees, calibrated by isotonic regression where the validation set has every class."""
+    """Return the probabilities of trees."""
     ensemble = require("sklearn.ensemble", "train")
     train, val, test = (_compact(encoding, part) for part in (task.train, task.val, task.test))
     if name == "random forest":
@@ -125,15 +149,25 @@ def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
             for few in ([column.width <= 255] if isinstance(column, Category) else [False] * _n_numbers(column))
         ]
         model = ensemble.HistGradientBoostingClassifier(categorical_features=few, random_state=0)
-    model.fit(train, _labels(task.train))
-    if set(_labels(task.val)) == set(model.classes_):  # scikit-learn cannot calibrate a class without samples
-        frozen = require("sklearn.frozen", "train").FrozenEstimator(model)
-        calibrated = require("sklearn.calibration", "train").CalibratedClassifierCV(frozen, method="isotonic")
-        with warnings.catch_warnings():
-            # scikit-learn speaks of folds, of which a fitted model has none
-            warnings.filterwarnings("ignore", "The least populated class in y", UserWarning)
-            model = calibrated.fit(val, _labels(task.val))
-    return _every_class(model, test, len(task.classes))
+    model.fit(train, _labels(task.train), task.train.weights)
+    return _calibrated(model, val if len(task.val) else None, test, task)
+
+
+def _calibrated(model: Any, val: Any, test: Any, task: Task) -> Floats:
+    """Return the probabilities of test samples with a temperature that is fitted on the validation set."""
+    probs = _every_class(model, test, len(task.classes))
+    if val is None:
+        return probs
+    return _tempered(probs, _every_class(model, val, len(task.classes)), _labels(task.val), task.val.weights)
+
+
+def _tempered(probs: Floats, held_out: Floats, labels: NDArray[np.int64], weights: Floats | None) -> Floats:
+    """Return probabilities with the temperature that suits held-out ones best."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few samples, or of a temperature at its bound
+        fitted = TemperatureScaling().fit(np.log(held_out), labels, sample_weight=weights)
+    tempered: Floats = np.asarray(fitted.predict_proba(np.log(probs)), np.float64)
+    return tempered
 
 
 def _every_class(model: Any, x: Any, n_classes: int) -> Floats:
