@@ -240,6 +240,12 @@ class Side:
         """Numbers that rise as the confidence of a right answer falls, `[..., S, N]`; None where none are known."""
         return self.values.get("nll", self.left)
 
+    @property
+    def left_over(self) -> Array:
+        """What a right answer leaves to the other classes, `[..., S, N]`: it has the probability exp(−NLL)."""
+        left: Array = np.maximum(-np.expm1(-self.values["nll"]) if self.left is None else self.left, 1e-30)
+        return left
+
     def thinned(self, times: float) -> Side:
         """Return the same with the sums of the bins divided: as many independent samples as groups are worth."""
         bins = BinSums(*(np.asarray(getattr(self.bins, f.name)) / times for f in fields(self.bins)))
@@ -248,10 +254,9 @@ class Side:
     def if_wrong(self, name: str) -> Array:
         """Return the NLL or Brier score of each sample that is right, `[..., S, N]`, were it wrong.
 
-        What the answer leaves over is spread evenly on the other classes. A right answer has the probability exp(−NLL).
+        What the answer leaves over is spread evenly on the other classes.
         """
-        others = max(self.n_classes - 1, 1)
-        left = np.maximum(-np.expm1(-self.values["nll"]) if self.left is None else self.left, 1e-12)
+        others, left = max(self.n_classes - 1, 1), self.left_over
         if name == "nll":
             wrong: Array = -np.log(left / others)
         else:
@@ -361,16 +366,7 @@ def _by_mistakes(name: str, a: Side, b: Side, n: float, level: float) -> Array:
     if a.doubt is not None and b.doubt is not None:
         more[1:] = np.where(_one_order(a, b, both), 0, more[1:])
     if name in ("nll", "brier"):
-        now_a, now_b = a.values[name], b.values[name]
-        wrong_a, wrong_b = a.if_wrong(name), b.if_wrong(name)
-        moves = (wrong_b - wrong_a, now_b - wrong_a, wrong_b - now_a)
-        count = np.maximum(both.sum(axis=(-2, -1)), 1)
-        return np.stack(
-            [
-                each * np.where(both, move - (now_b - now_a), 0).sum(axis=(-2, -1)) / count
-                for each, move in zip(more, moves, strict=True)
-            ]
-        )
+        return more * _cost_of_mistakes(name, a, b, (both, *kinds[1:]), n)
     of_bins = METRICS[name].of_bins
     if name == "accuracy" or of_bins is None:
         return np.zeros_like(more)  # `_reach` counts one more disagreement on either side
@@ -386,12 +382,43 @@ def _by_mistakes(name: str, a: Side, b: Side, n: float, level: float) -> Array:
     return np.stack([changed(b, of_b) - changed(a, of_a) for of_a, of_b in each])
 
 
+def _cost_of_mistakes(name: str, a: Side, b: Side, kinds: Sequence[NDArray[np.bool_]], n: float) -> Array:
+    """Return what a mistake of each kind, that was not seen, costs b more than a, `[3, ...]`.
+
+    A mistake of both may be any sample that both have right, as wrong labels are: the cost is their mean. One model
+    alone errs where the two differ. That is the mean of such mistakes that were seen, of what this model would pay
+    where the other one alone errs, and of one more. The one more is like samples that both have right, which count by
+    the root of what the confidences leave to other classes.
+    """
+    both, only_a, only_b = kinds
+    now = b.values[name] - a.values[name]
+    cost_a, cost_b = (side.if_wrong(name) - side.values[name] for side in (a, b))  # where the model is right
+    even, doubt = np.ones_like(now), np.sqrt(a.left_over + b.left_over)
+    certain = _mean_of(both, now, even)[..., None, None]
+
+    def alone(seen: NDArray[np.bool_], swapped: NDArray[np.bool_], cost: Array) -> Array:
+        known = np.where(seen, now - certain, 0) + np.where(swapped, cost, 0)
+        count = (seen | swapped).mean(axis=(-2, -1)) * n
+        mean: Array = (known.mean(axis=(-2, -1)) * n + _mean_of(both, cost, doubt)) / (count + 1)
+        return mean
+
+    of_both = _mean_of(both, cost_b - cost_a, even)
+    return np.stack([of_both, alone(only_a, only_b, -cost_a), alone(only_b, only_a, cost_b)])
+
+
+def _mean_of(where: NDArray[np.bool_], values: Array, weight: Array) -> Array:
+    """Return the weighted mean over samples and seeds, `[...]`; 0 where there is none."""
+    weight = np.where(where, weight, 0)
+    mean: Array = (weight * values).sum(axis=(-2, -1)) / np.maximum(weight.sum(axis=(-2, -1)), 1e-300)
+    return mean
+
+
 def _one_order(a: Side, b: Side, both: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether two models are right on the same samples and rank them (nearly) the same by confidence, `[...]`."""
     doubts = [side.doubt for side in (a, b) if side.doubt is not None]
     x, y = (doubt.argsort(axis=-1, kind="stable").argsort(axis=-1) for doubt in doubts)
     n = x.shape[-1]
-    alike = ((x - y) ** 2).sum(axis=-1) < 0.1 * (n**3 - n) / 6  # Spearman's correlation is above 0.9
+    alike = ((x - y) ** 2).sum(axis=-1) < 1e-4 * (n**3 - n) / 6  # Spearman's correlation is above 0.9999
     vary = np.ptp(doubts[0], axis=-1) > 1e-9
     same = (both == (a.values["accuracy"] > 0.5)) & (both == (b.values["accuracy"] > 0.5))
     order: NDArray[np.bool_] = (alike & vary).all(axis=-1) & same.all(axis=(-2, -1))
