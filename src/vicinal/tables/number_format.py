@@ -266,18 +266,22 @@ def _parsed(column: pa.Array, form: NumberFormat, evidence: Evidence | None) -> 
         place, different = distinct(column)
         counts = np.bincount(place[place >= 0], minlength=len(different))
         return _by_cell(place, different, counts, form, evidence)
-    if form.decimal == "." and len(column):
+    if form.decimal == "." and len(column) and _longest(column) <= _LONGEST:
         try:  # one conversion, where there is nothing else
             values: Floats = as_numpy(column.cast(pa.float64()))
         except pa.ArrowInvalid:
             pass
         else:
-            _count_plain(column, values, evidence)
-            return values, nothing, nothing
+            # Arrow takes -nan for a number, and a person does not write it.
+            if set(column.filter(pa.array(np.isnan(values))).drop_null().unique().to_pylist()) <= MISSING:
+                _count_plain(column, values, evidence)
+                return values, nothing, nothing
     text = compute.utf8_trim_whitespace(column)
     markers = pa.array(sorted(MISSING), text.type)
     text = compute.if_else(compute.is_in(text, markers), pa.scalar(None, text.type), text)
     plain = compute.fill_null(compute.match_substring_regex(text, _PLAIN[form.decimal]), False)
+    if _longest(text) > _LONGEST:
+        plain = compute.and_(plain, compute.fill_null(compute.less_equal(compute.binary_length(text), _LONGEST), False))
     some = compute.if_else(plain, text, pa.scalar(None, text.type))
     if form.decimal == ",":
         some = compute.replace_substring(compute.replace_substring(some, ".", ""), ",", ".")
@@ -294,6 +298,12 @@ def _parsed(column: pa.Array, form: NumberFormat, evidence: Evidence | None) -> 
     masks = np.zeros((2, len(column)), np.bool_)
     masks[:, rest] = odd, contrary
     return values, masks[0], masks[1]
+
+
+def _longest(text: pa.Array) -> int:
+    """Return the most bytes that a cell has."""
+    compute = require("pyarrow.compute", "train")
+    return int(compute.max(compute.binary_length(text)).as_py() or 0)
 
 
 def _by_cell(
