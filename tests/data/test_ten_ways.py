@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.ipc as ipc
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -56,10 +60,69 @@ def ways(folder: Path) -> dict[str, object]:
     (folder / "shards").mkdir()
     for k in range(3):
         frame[40 * k : 40 * k + 40].to_csv(folder / "shards" / f"{k}.csv", index=False)
-    made = ["comma.csv", "german.csv", "tabs.tsv.gz", "typed.parquet", "dictionary.parquet", "book.xlsx", "lines.jsonl"]
+    orc.write_table(pa.Table.from_pandas(frame, preserve_index=False), folder / "stripes.orc")
+    feather.write_feather(frame, folder / "frame.feather")
+    shuffled = frame.set_index(pd.Index(np.arange(N)[::-1]))  # Arrow stores such an index as a column without a name
+    for name, writer in (("file.arrow", ipc.new_file), ("stream.arrows", ipc.new_stream)):
+        arrow = pa.Table.from_pandas(shuffled)
+        with writer(str(folder / name), arrow.schema) as sink:
+            sink.write_table(arrow, max_chunksize=50)
+    frame.to_csv(folder / "zipped.csv.zip", index=False)
+    frame.to_csv(folder / "utf16.tsv", index=False, sep="\t", encoding="utf-16")
+    frame.to_csv(folder / "utf32.csv", index=False, encoding="utf-32")
+    (folder / "excel.csv").write_text("sep=;\r\n" + frame.to_csv(index=False, sep=";"))
+    text.to_excel(folder / "text-dates.xlsx", index=False)
+    made = ["stripes.orc", "frame.feather", "file.arrow", "stream.arrows", "zipped.csv.zip", "utf16.tsv", "utf32.csv"]
+    made += [
+        "excel.csv",
+        "text-dates.xlsx",
+        "comma.csv",
+        "german.csv",
+        "tabs.tsv.gz",
+        "typed.parquet",
+        "dictionary.parquet",
+        "book.xlsx",
+        "lines.jsonl",
+    ]
     paths: dict[str, object] = {name: folder / name for name in [*made, "arrays.npz", "shards"]}
     arrow = pa.Table.from_pandas(frame)
-    return {**paths, "frame": frame, "arrow": arrow, "stream": Stream(arrow)}
+    others = {"nullable": frame.convert_dtypes(), "arrow-backed": frame.convert_dtypes(dtype_backend="pyarrow")}
+    return {**paths, **others, "frame": frame, "index": shuffled, "arrow": arrow, "stream": Stream(arrow)}
+
+
+def test_what_is_no_such_table_is_refused_in_one_sentence(tmp_path):
+    frame = table()
+    for colour, part in frame.groupby("colour"):
+        (tmp_path / "split" / f"colour={colour}").mkdir(parents=True)
+        part.drop(columns="colour").to_parquet(tmp_path / "split" / f"colour={colour}" / "0.parquet")
+    (tmp_path / "deep" / "2021").mkdir(parents=True)
+    frame.to_csv(tmp_path / "deep" / "2021" / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "lie.csv")
+    (tmp_path / "packed.csv").write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+    (tmp_path / "old.csv").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" * 9)
+    (tmp_path / "one.feather").write_bytes(b"FEA1" + bytes(60))
+    (tmp_path / "cut.arrow").write_bytes(b"ARROW1\0\0" + bytes(60))
+    (tmp_path / "cut.orc").write_bytes(b"ORC" + bytes(60))
+    frame.to_csv(tmp_path / "named.csv.zip", index=False)
+    (tmp_path / "named.csv.zip").rename(tmp_path / "plain.zip")
+    for name, said in {
+        "split": r"split by 'colour=blue': read it with pandas.read_parquet",
+        "deep": r"holds tables in its folders: pass the pattern '.*\*\.csv'",
+        "lie.csv": r"no text but a Parquet file: its name must end in \.parquet",
+        "packed.csv": r"no text but compressed by gzip: its name must end in \.csv\.gz",
+        "old.csv": r"save it as \.xlsx",
+        "one.feather": "Feather of version 1",
+        "cut.arrow": "no readable Arrow file",
+        "cut.orc": "no readable ORC file",
+        "plain.zip": "is an archive: name it after its table",
+    }.items():
+        with pytest.raises(ValueError, match=said):
+            load(tmp_path / name)
+
+
+def test_text_that_begins_like_another_form_is_text(tmp_path):
+    (tmp_path / "a.csv").write_text("ORC,PAR1,label\n" + "1.5,2,a\n2.5,3,b\n" * 30)
+    assert list(load(tmp_path / "a.csv").classes) == ["a", "b"]
 
 
 def test_every_way_is_the_same_task(tmp_path):

@@ -326,3 +326,11 @@ def test_json_lines_of_few_words_among_many_are_a_table(tmp_path):
     rows = [{f"w{w}": 1 for w in rng.integers(2_000, size=20)} for _ in range(6_000)]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     assert len(open_table(path).columns) == 2_000
+
+
+def test_a_line_of_names_may_be_longer_than_what_is_looked_at_for_the_separator(tmp_path):
+    names = [f"measurement_{k}_{'x' * 40}" for k in range(25_000)]
+    (tmp_path / "wide.csv").write_text(";".join(names) + "\n" + ";".join(["1,5"] * len(names)) + "\n")
+    table = open_table(tmp_path / "wide.csv")
+    assert list(table.columns) == names
+    assert len(next(table.chunks(names[-1:]))) == 1

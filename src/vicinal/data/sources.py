@@ -86,7 +86,19 @@ def _open_folder(path: Path, kind: str | None, options: ReadOptions) -> Table | 
     if takes_tables and any(is_table(entry) for entry in path.iterdir()):
         return open_table(path, encoding=options.encoding, header=options.header)
     wanted = " or of ".join(one.plural for name, one in FILE_KINDS.items() if kind not in FILE_KINDS or name == kind)
+    if takes_tables and (found := next((file for file in sorted(path.rglob("*")) if is_table(file)), None)):
+        raise _deeper(path, found)
     raise ValueError(f"{str(path)!r} holds no class folders of {wanted}, and no tables")
+
+
+def _deeper(path: Path, found: Path) -> ValueError:
+    """Return the error for tables that lie in folders of a folder."""
+    folders = found.relative_to(path).parts[:-1]
+    if any("=" in name for name in folders):  # cells of a column are in the names of folders alone
+        pandas = f"pandas.read_parquet({str(path)!r})"
+        return ValueError(f"{str(path)!r} is a table split by {folders[0]!r}: read it with {pandas} and pass the frame")
+    pattern = str(path / "**" / f"*{found.suffix}")
+    return ValueError(f"{str(path)!r} holds tables in its folders: pass the pattern {pattern!r}")
 
 
 def _named(source: str, data_root: str | Path | None) -> Opened | Path:

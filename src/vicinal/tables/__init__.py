@@ -1,4 +1,4 @@
-"""The one reader of tables: CSV, TSV, JSON lines, Parquet, Excel, NPY, NPZ, and folders of shards, a chunk at a time.
+"""The one reader of tables: CSV, JSON lines, Parquet, Arrow, ORC, Excel, NPY, NPZ, and folders of shards, in chunks.
 
 `open_table(path)` finds out the columns; `Table.chunks` reads rows, with their numbers in the file. Training data and
 predictions come through here alike: one rule for separators, encodings, names of columns and missing values.

@@ -33,6 +33,8 @@ _NUMBERS = {name: np.dtype(name) for size in (8, 16, 32, 64) for name in (f"int{
 _NUMBERS |= {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
 #: A whole number with a point; its digits are not converted, as there may be thousands of them.
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)\.0*")
+#: What pandas calls an index without a name in Parquet and Arrow files.
+_INDEX = re.compile("__index_level_[0-9]+__")
 _DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]*\s*)$"
 
 Floats = NDArray[np.floating]
@@ -191,6 +193,24 @@ def merged_notes(spellings: Mapping[str, Collection[str]]) -> list[str]:
     notes = [f"{' and '.join(map(ascii, written[:4]))} are one class, {name!r}" for name, written in several.items()]
     rest = [f"{len(notes) - 3:,} more classes are written in several ways"] if len(notes) > 3 else []
     return [*notes[:3], *rest]
+
+
+def is_index(name: str) -> bool:
+    """Return whether a column is the index of a DataFrame that has no name: pandas does not show it as a column.
+
+    >>> is_index("__index_level_0__"), is_index("id")
+    (True, False)
+    """
+    return _INDEX.fullmatch(name) is not None
+
+
+def plain_text(column: pa.Array) -> pa.Array:
+    """Return text of other layouts, and categories of it, as plain text."""
+    pa = require("pyarrow", "train")
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    wide = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
+    return column.cast(pa.string()) if wide else as_text(column)
 
 
 def as_text(column: pa.Array) -> pa.Array:

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal._checks import Argument, Sentence, require
-from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
+from vicinal._memory import beyond_memory, memory_limit
+from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.file_access import (
     content_fingerprint,
     detect_encoding,
@@ -50,6 +51,8 @@ SUFFIXES: Mapping[str, str | None] = {
 _CHECKED = "utf-8-sig"
 #: The separator is found in this many bytes: the names of many classes may be long.
 _HEAD = 2**20
+#: A line above the names that says what separates cells.
+_SEPARATOR = re.compile('"?sep=([,;\t|])"?(?:\r\n?|\n)', re.IGNORECASE)
 #: The separator is found in this many rows.
 _LOOK = 20
 
@@ -170,7 +173,7 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
     found = _detect_encoding(path) if encoding is None else None
     codec = known_encoding(encoding or found)
     with readable_errors(path, "CSV"), unpacked(path, SUFFIXES) as stream:
-        head = stream.read(_HEAD)
+        head = _first_rows(path, stream)
     # Zero bytes are UTF-16 without a mark, or damage. pyarrow would read them as part of the cells.
     if encoding is found is None and b"\0" in head:
         raise wrong_encoding(path, io.BytesIO(head), encoding)
@@ -182,6 +185,8 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
     # UCI's C4.5 files begin with a comment, `|1x3 Cross validator`. One bar alone separates nothing.
     comment = re.match(r"\|[^|\r\n]*[\r\n]+", body)
     body = body if comment is None else body[comment.end() :]
+    if mark := _SEPARATOR.match(body):  # Excel's own line above the names
+        separator, body = mark[1], body[mark.end() :]
     lines = re.sub("\r\n?", "\n", body)  # Python's csv module knows no bare carriage return
     separator = separator or find_separator(lines)
     first = next(csv.reader(io.StringIO(lines), delimiter=separator, skipinitialspace=True), [])
@@ -189,7 +194,7 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
         _unique([name.strip() for name in first]) if header else ([str(k + 1) for k in range(len(first))], [])
     )
     # Only the line with the names, which pyarrow takes for an empty file.
-    alone = header and len(head) < _HEAD and "\n" not in lines.strip("\n")
+    alone = header and "\n" not in lines.strip("\n")
     table = Delimited(
         path,
         {name: Column(n_rows=0 if alone else None) for name in names},
@@ -210,6 +215,17 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
         note = "quotation marks are taken as they are: there is an odd number of them in a line"
         return replace(table, quotes=False, notes=(*table.notes, note))
     return table
+
+
+def _first_rows(path: Path, stream: IO[bytes]) -> bytes:
+    """Return the first bytes, with the whole line of names: 100,000 columns may have longer ones."""
+    head = stream.read(_HEAD)
+    limit = memory_limit(LARGEST_ROW)
+    while block := b"" if head.strip().count(b"\n") or b"\r" in head.strip() else stream.read(_HEAD):
+        head += block
+        if len(head) > limit:
+            raise beyond_memory(f"the first line of {str(path)!r}", limit)
+    return head
 
 
 def find_separator(text: str) -> str:
@@ -240,7 +256,7 @@ def _detect_encoding(path: Path) -> str | None:
 
 
 def _read_as(encoding: str) -> Sentence:
-    name = {"cp1252": "Windows-1252 (Western European)", "utf-16": "UTF-16"}[encoding]
+    name = {"cp1252": "Windows-1252 (Western European)", "utf-16": "UTF-16", "utf-32": "UTF-32"}[encoding]
     return Sentence(f"it is not UTF-8 and is read as {name}: ", Argument("encoding"), " names another")
 
 

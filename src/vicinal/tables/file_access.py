@@ -32,6 +32,20 @@ _COMPRESSIONS: Mapping[str, Any] = {
 }
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _BLOCK = 2**20
+#: Forms that pyarrow reads at once, with types.
+_TYPED = ("Parquet", "Arrow", "ORC")
+#: How files begin that are no text, what they are, and how their names end.
+_BINARY = {
+    b"PAR1": ("a Parquet file", ".parquet"),
+    b"ARROW1": ("an Arrow file", ".feather"),
+    b"ORC": ("an ORC file", ".orc"),
+    b"\x1f\x8b": ("compressed by gzip", ".csv.gz"),
+    b"\xfd7zXZ": ("compressed by xz", ".csv.xz"),
+    b"PK\x03\x04": ("an Excel file or a ZIP archive", ".xlsx or .csv.zip"),
+    b"\xd0\xcf\x11\xe0": ("an old Excel file: save it as .xlsx", ""),
+    b"\x89HDF": ("an HDF5 file: save it as Parquet", ""),
+    b"SQLite format 3\0": ("a database of SQLite: export the table as CSV", ""),
+}
 #: Blocks that are looked at for the encoding, and the share of letters beyond ASCII that may follow another in Western
 #: European text.
 _BLOCKS_LOOKED_AT, _SIDE_BY_SIDE = 16, 0.2
@@ -61,6 +75,22 @@ def regular(path: Path) -> Path:
             raise ValueError(f"{name!r} is {what}, not a regular file: write its content to a file first")
     if status.st_size == 0:
         raise ValueError(f"{name!r} is empty (0 bytes): was it written completely?")
+    return path
+
+
+def text_file(path: Path) -> Path:
+    """Return the path of a file of text, or say what it is by its first bytes."""
+    with path.open("rb") as stream:
+        head = stream.read(16)
+    for start, (what, suffix) in _BINARY.items():
+        # A text may begin with the letters of a form, but holds no control characters.
+        if (
+            head.startswith(start)
+            and re.search(rb"[\x00-\x08\x0e-\x1f]", head)
+            and path.suffix.lower() not in {*_COMPRESSIONS, ".zip"}
+        ):
+            end = f": its name must end in {suffix}" if suffix else ""
+            raise ValueError(f"{str(path)!r} is no text but {what}{end}")
     return path
 
 
@@ -136,11 +166,11 @@ def readable_errors(path: Path, form: str) -> Iterator[None]:
         packed = path.suffix.lower() in {*_COMPRESSIONS, ".zip"}
         what = "cannot be unpacked" if packed else f"is no readable {form} file"
         raise ValueError(f"{name!r} {what} ({first_line(error)}): is it complete?") from error
-    except ValueError as error:  # pyarrow's ArrowInvalid is one
+    except (ValueError, NotImplementedError) as error:  # pyarrow's ArrowInvalid is one
         if not type(error).__module__.startswith("pyarrow"):
             raise
-        if form == "Parquet":
-            raise ValueError(f"{name!r} is no readable Parquet file ({first_line(error)}): is it complete?") from error
+        if form in _TYPED:
+            raise ValueError(f"{name!r} is no readable {form} file ({first_line(error)}): is it complete?") from error
         if "straddling" in str(error):
             close = "close a quotation mark, if one is left open"
             raise beyond_memory(f"a row of {name!r}", text_block(), share=_BLOCKS, instead=close) from error
@@ -160,7 +190,7 @@ def known_encoding(encoding: str | None) -> str:
 
 
 def detect_encoding(stream: IO[bytes]) -> str | None:
-    """Return the encoding of text that is not UTF-8, where it is certain: UTF-16 by its mark, or Windows-1252.
+    """Return the encoding of text that is not UTF-8, where it is certain: UTF-16 or -32 by a mark, or Windows-1252.
 
     Letters beyond ASCII stand alone in Western European text. They are side by side in other alphabets and in damaged
     UTF-8. None means UTF-8 as far as this looks, or an encoding that the user must name.
@@ -172,6 +202,8 @@ def detect_encoding(stream: IO[bytes]) -> str | None:
     decoder, before = codecs.getincrementaldecoder("utf-8")(), b""
     for _ in range(_BLOCKS_LOOKED_AT):
         block = stream.read(_BLOCK)
+        if not before and block[:4] in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE):
+            return "utf-32"
         if not before and block[:2] in (b"\xff\xfe", b"\xfe\xff"):
             return "utf-16"
         try:

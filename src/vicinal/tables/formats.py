@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vicinal.tables import delimited, excel, json_lines, npy, npz, parquet, shards
+from vicinal.tables import arrow_files, delimited, excel, json_lines, npy, npz, parquet, shards
 from vicinal.tables.base import Table
-from vicinal.tables.file_access import regular, suffix_of
+from vicinal.tables.file_access import regular, suffix_of, text_file
 
-_SUFFIXES = {*delimited.SUFFIXES, *json_lines.SUFFIXES, *parquet.SUFFIXES, *excel.SUFFIXES, *npy.SUFFIXES}
+_SUFFIXES = {*delimited.SUFFIXES, *json_lines.SUFFIXES, *parquet.SUFFIXES, *arrow_files.SUFFIXES, *excel.SUFFIXES,
+             *npy.SUFFIXES}  # fmt: skip
+#: What errors name.
+_KNOWN = ".csv, .tsv, .jsonl, .parquet, .feather, .orc, .xlsx"
 
 
 def is_table(path: Path) -> bool:
@@ -36,8 +39,8 @@ def open_table(
     Parameters
     ----------
     path
-        A CSV, TSV, JSON-lines, Parquet, Excel or NPY file; text may be compressed (.gz, .bz2, .xz, .zip). A folder of
-        such files, or a pattern (`part-*.csv`), is one table.
+        A CSV, TSV, JSON-lines, Parquet, Feather (Arrow), ORC, Excel or NPY file; text may be compressed (.gz, .bz2,
+        .xz, .zip). A folder of such files, or a pattern (`part-*.csv`), is one table.
     encoding
         How text is encoded; UTF-8 if not given.
     header
@@ -69,9 +72,12 @@ def open_table(
     def open_one(file: Path) -> Table:
         suffix = suffix_of(regular(file))
         if suffix in delimited.SUFFIXES:
+            text_file(file)
             return delimited.open_delimited(file, delimited.SUFFIXES[suffix], encoding=encoding, header=header)
         if suffix in json_lines.SUFFIXES:
-            return json_lines.open_json_lines(file, encoding=encoding)
+            return json_lines.open_json_lines(text_file(file), encoding=encoding)
+        if suffix in arrow_files.SUFFIXES:
+            return arrow_files.open_arrow(file, arrow_files.SUFFIXES[suffix])
         if suffix in excel.SUFFIXES:
             return excel.open_excel(file, header=header)
         if suffix in npy.SUFFIXES:
@@ -81,9 +87,13 @@ def open_table(
     if place.is_dir() or shards.is_pattern(place):
         files = shards.shard_files(place, accepts) if place.is_dir() else shards.matches(place, accepts)
         if not files:
-            raise FileNotFoundError(f"{str(place)!r} holds no table: .csv, .tsv, .jsonl, .parquet, .xlsx or .npy files")
+            raise FileNotFoundError(f"{str(place)!r} holds no table: {_KNOWN} or .npy files")
         return shards.open_shards(place, files, open_one)
     if not accepts(place):
-        forms = f".csv, .tsv, .jsonl, .parquet, .xlsx{', .npy or .npz' if arrays_too else ' or .npy'}"
+        if place.suffix.lower() == ".zip" and place.is_file():
+            raise ValueError(
+                f"{str(place)!r} is an archive: name it after its table, as in 'data.csv.zip', or unpack it"
+            )
+        forms = f"{_KNOWN}{', .npy or .npz' if arrays_too else ' or .npy'}"
         raise ValueError(f"{str(place)!r} is no table that can be read: pass a {forms} file, or a folder")
     return open_one(place)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vicinal._checks import require
 from vicinal._memory import check_memory
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Columns, Table
-from vicinal.tables.column_values import as_text, names_of
+from vicinal.tables.column_values import as_text, is_index, names_of, plain_text
 from vicinal.tables.file_access import fingerprint
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def from_arrow(source: object, name: str = "the table") -> InMemory:
     table = pa.table(source)
     if len(set(table.column_names)) < table.num_columns:
         raise ValueError(f"{name!r} has several columns of one name: rename them")
-    values = {label: _plain_text(table.column(label).combine_chunks()) for label in table.column_names}
+    labels = [label for label in table.column_names if not is_index(label)]
+    values = {label: plain_text(table.column(label).combine_chunks()) for label in labels}
     return _in_memory(values, table.num_rows, name, repr(table.to_pydict()).encode(), None, ())
 
 
@@ -118,15 +119,6 @@ def from_arrays(arrays: Mapping[str, NDArray[np.generic]], name: str) -> InMemor
     values = {label: column_of(array) for label, array in arrays.items()}
     content = b"".join(label.encode() + np.ascontiguousarray(array).tobytes() for label, array in arrays.items())
     return _in_memory(values, len(next(iter(arrays.values()))), name, content, None, ())
-
-
-def _plain_text(column: pa.Array) -> pa.Array:
-    """Return text of other layouts, and categories of it, as plain text."""
-    pa = require("pyarrow", "train")
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    wide = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
-    return column.cast(pa.string()) if wide else as_text(column)
 
 
 def from_rows(

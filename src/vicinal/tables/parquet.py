@@ -13,7 +13,7 @@ import numpy as np
 from vicinal._checks import require
 from vicinal._memory import check_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.column_values import as_text
+from vicinal.tables.column_values import as_text, is_index
 from vicinal.tables.file_access import content_fingerprint, readable_errors
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Parquet(Table):
         with readable_errors(self.path, "Parquet"), parquet.ParquetFile(self.path, **options) as file:
             for batch in file.iter_batches(_few_rows(file, self.path, rows), columns=wanted):
                 if n := batch.num_rows:
-                    _check_cells(batch, self.path)
+                    check_cells(batch, self.path)
                     columns = {name: as_text(batch.column(name)) for name in wanted}
                     yield Chunk(columns, np.arange(first, first + n), self.path)
                     first += n
@@ -65,7 +65,7 @@ def _few_rows(file: pq.ParquetFile, path: Path, rows: int) -> int:
     return max(min(rows, int(_AT_ONCE / (8 * max(values, 1)))), 1)
 
 
-def _check_cells(batch: pa.RecordBatch, path: Path) -> None:
+def check_cells(batch: pa.RecordBatch, path: Path) -> None:
     """Refuse texts that take more memory than a row may."""
     if batch.nbytes <= memory_limit(LARGEST_ROW):
         return
@@ -78,11 +78,20 @@ def _check_cells(batch: pa.RecordBatch, path: Path) -> None:
 
 def open_parquet(path: Path) -> Parquet:
     """Read what a Parquet file says of its columns."""
-    pa, parquet = require("pyarrow", "train"), require("pyarrow.parquet", "train")
+    parquet = require("pyarrow.parquet", "train")
     with readable_errors(path, "Parquet"), parquet.ParquetFile(path) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
-    names = list(schema.names)
-    repeated = tuple(sorted(name for name, n in Counter(names).items() if n > 1))
+    return Parquet(path, columns_of(schema, n_rows), repeated=repeated_names(schema))
+
+
+def repeated_names(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the names that several columns have."""
+    return tuple(sorted(name for name, n in Counter(schema.names).items() if n > 1))
+
+
+def columns_of(schema: pa.Schema, n_rows: int | None) -> dict[str, Column]:
+    """Return what a schema of Arrow says of each column, but for an index of pandas, which has no name."""
+    pa = require("pyarrow", "train")
 
     def column(kind: DataType) -> Column:
         if pa.types.is_fixed_size_list(kind):
@@ -90,4 +99,4 @@ def open_parquet(path: Path) -> Parquet:
         lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
         return Column(lists, None if lists else 1, n_rows)
 
-    return Parquet(path, {item.name: column(item.type) for item in schema}, repeated=repeated)
+    return {item.name: column(item.type) for item in schema if not is_index(item.name)}
