@@ -132,6 +132,47 @@ def test_a_batch_of_1024_is_cut_for_one_gpu_and_for_eight(monkeypatch):
         assert small <= large, network
 
 
+@pytest.mark.parametrize(("name", "row"), [("z18-choices", "two loaders, α = 1"), ("l22-tab4", "VWCI")])
+def test_hardware_reaches_rows_that_no_expression_names(name, row):
+    recipe = get(name)
+    asked = Hardware(gpu_memory=24, mixed_precision="bf16", device="cpu").of(recipe, "paper")
+    plain, adapted = (
+        next(cell for cell in one.rows("paper", [1000]) if cell.key[-1] == row) for one in (recipe, asked)
+    )
+    training = adapted.settings["experiment"]["training"]
+    assert (training["mixed_precision"], training["device"]) == ("bf16", "cpu")
+    assert cell_key(adapted) != cell_key(plain)
+    mechanical = Hardware(num_workers=2, device="cpu").of(recipe, "paper")
+    same = next(cell for cell in mechanical.rows("paper", [1000]) if cell.key[-1] == row)
+    assert cell_key(same) == cell_key(plain)
+
+
+def test_hardware_reaches_regression():
+    recipe = get("l22-tab3")
+    asked = Hardware(gpu_memory=24, mixed_precision="bf16", device="cpu").of(recipe, "paper")
+    cell = next(cell for cell in asked.rows("paper", [1000]) if cell.key[:2] == ("STS-B", "BERT-large"))
+    assert cell.settings["STS-B"]["training"]["mixed_precision"] == "bf16"
+    assert "device" not in cell.settings["STS-B"]["training"]
+    assert cell.train is not None
+
+
+def test_two_loaders_are_trained_once_into_a_folder_and_then_measured(tmp_path):
+    """By the plan, as any training: what was trained is not trained again."""
+    small = {"train_size": 60, "max_held_out": 100, "val": 0, "augment": "none"}
+    networks = {"PreAct ResNet-18": Network("preactresnet10", {"width": 4})}
+    recipe = toy(get("z18-choices"), data={"CIFAR-10": Data("digits", small)}, networks=networks, training=SHORT)
+    wanted = plan("z18-choices", recipe, "paper", tmp_path, seeds=[1000], only=["two loaders"])
+    (job,) = wanted.trainings.values()
+    assert job.result() is None
+    assert execute.train(wanted, Pool(), progress=False) == {}
+    weights = job.folder / "model.safetensors"
+    written = weights.stat().st_mtime_ns
+    result = execute.reproduce(wanted, Pool(), progress=False)
+    assert not result.failures
+    assert weights.stat().st_mtime_ns == written
+    assert 0 <= result.cells[0].metrics["error"].value <= 1
+
+
 def test_what_changes_digits_is_for_the_paper_scale(tmp_path):
     said = refused("reproduce", "z18-tab4", "--mixed-precision", "bf16", "--out", tmp_path)
     assert "--mixed-precision bf16 changes digits" in said
@@ -142,6 +183,8 @@ def test_what_changes_digits_is_for_the_paper_scale(tmp_path):
 def test_several_processes_divide_a_batch_or_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert "several processes divide the paper's batch" in refused("reproduce", "z18-tab4", "--out", tmp_path)
+    asked = ("--scale", "paper", "--gpu-memory", 24, "--until", "decided", "--out", tmp_path)
+    assert "the first process alone knows" in refused("reproduce", "z18-tab4", *asked)
     assert not list(tmp_path.iterdir())
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -134,8 +134,11 @@ def reproduce(
     if not (wanted.dry_run or wanted.check):
         for name in asked:  # cells are added to a result of ours
             check_outputs({"--out": folder / f"{name}.json"}, [], overwrite=common.overwrite)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and (scale != "paper" or hardware.gpu_memory is None):
+    shared = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if shared and (scale != "paper" or hardware.gpu_memory is None):
         raise ValueError("several processes divide the paper's batch: pass --scale paper and --gpu-memory 24 or 80")
+    if shared and wanted.until is not None:
+        raise ValueError("--until plans by what was measured, which the first process alone knows: pass --seeds")
     use_device(hardware.device)
     plans = [_plan(name, scale, folder, wanted, hardware) for name in asked]
     if wanted.dry_run:
@@ -152,13 +155,17 @@ def reproduce(
     pool = Pool(**vars(replace(where, workers=1 if one else 2) if here else where))
     if wanted.until is not None:
         return _until(wanted, asked, scale, folder, pool, console)
-    clock = execute.Clock(execute.jobs_left(plans))
+    how: dict[str, Any] = {"progress": not common.as_json, "on_job": console.note}
+    how["clock"] = execute.Clock(execute.jobs_left(plans))
+    # Processes that share trainings do all of them first, so that none waits while the first one measures.
+    trained = [execute.train(plan, pool, **how) if shared else None for plan in plans]
+    if not execute.is_first_process():
+        raise typer.Exit(1 if any(trained) else 0)
     failed = False
-    for plan in plans:
-        result = execute.reproduce(plan, pool, progress=not common.as_json, clock=clock, on_job=console.note)
+    for plan, errors in zip(plans, trained, strict=True):
+        result = execute.reproduce(plan, pool, failed=errors, **how)
         failed |= bool(result.failures)
-        if execute.is_first_process():
-            _show(plan, result, console)
+        _show(plan, result, console)
     if failed:
         raise typer.Exit(1)
 

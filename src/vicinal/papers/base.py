@@ -43,6 +43,8 @@ NOTHING: Settings = {}
 
 #: From trained models, settings and a seed to metrics and curves. A function of a module, so that any process finds it.
 Measure: TypeAlias = "Callable[[Sequence[Trained], Settings, int], Measured]"
+#: From settings and a seed to a training in a folder.
+Train: TypeAlias = "Callable[[Settings, int, Path], None]"
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,8 @@ class Cell:
     measure: Measure
     settings: Settings = field(default_factory=dict)
     trainings: tuple[Experiment, ...] = ()
+    train: Train | None = None
+    """Of a row that no experiment describes: trains it, given its settings, the seed and a folder."""
 
     @property
     def name(self) -> str:
@@ -268,6 +272,8 @@ class Recipe:
     """Of a cell, if it needs others than its own row's: a function of the row's experiment, which comes first."""
     cells: Callable[[Scale], Iterable[tuple[Key, Settings]]] | None = None
     """Rows of a scale as (key, settings) that are no trainings; they follow those that are."""
+    train: Train | None = None
+    """Trains each of these rows into a folder before it is measured; None where the measure alone does all."""
     check: Callable[[Scale], object] | None = None
     """Looks for what the recipe needs beside its data, before anything runs."""
     reading: Sequence[str] = ()
@@ -292,7 +298,7 @@ class Recipe:
                 trainings = (one,) if self.trainings is None else self.trainings(one)
                 yield Cell(on.cell(name), seed, self.measure, dict(at.settings), trainings)
         for key, settings in () if self.cells is None else self.cells(at):
-            yield Cell(key, seed, self.measure, {**at.settings, **settings})
+            yield Cell(key, seed, self.measure, {**at.settings, **settings}, train=self.train)
 
     def methods_of(self, on: Pair, at: Scale) -> Mapping[str, Method]:
         """Return the methods of a data set with a network at a scale, those that examine a verdict last."""

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from vicinal import _random, data
 from vicinal._atomic import FORMAT, read_json, write_json
@@ -29,7 +29,7 @@ from vicinal.papers.claims import FIRST_SEED, Key
 from vicinal.papers.keys import cell_key, check_trained, training_key
 from vicinal.papers.results import DECIDING, CellRecord, Result, commit, environment, packed
 from vicinal.papers.sources import source_of
-from vicinal.papers.trained import Trained, TrainingJob
+from vicinal.papers.trained import FitJob, Trained, TrainingJob
 from vicinal.runs import Experiment
 from vicinal.runs.experiment import folder_name
 from vicinal.runs.scheduler import Pool, run_jobs
@@ -60,8 +60,9 @@ class MeasureJob:
         """Measure."""
         trained = [Trained(folder) for folder in self.trainings]
         began = time.process_time()
-        for one, experiment in zip(trained, self.cell.trainings, strict=True):
-            check_trained(experiment, one.config)
+        if self.cell.train is None:
+            for one, experiment in zip(trained, self.cell.trainings, strict=True):
+                check_trained(experiment, one.config)
         with _random.restored_globals():
             measured = self.cell.measure(trained, self.cell.settings, self.cell.seed)
         seconds = time.process_time() - began + sum(one.seconds for one in trained)
@@ -79,7 +80,7 @@ class Plan:
     name: str
     scale: str
     cells: Mapping[str, MeasureJob]
-    trainings: Mapping[str, TrainingJob]
+    trainings: Mapping[str, TrainingJob | FitJob]
     out: Path
     kept: Sequence[CellRecord] = ()
     """What the result in `out` holds already. It stays, whatever is run."""
@@ -152,7 +153,7 @@ def plan(
     kept = _kept(name, recipe, scale, out)
     known = _known(out)
     runs = out.expanduser().resolve() / "runs"
-    trainings: dict[str, TrainingJob] = {}
+    trainings: dict[str, TrainingJob | FitJob] = {}
     jobs: dict[str, MeasureJob] = {}
     for cell in chosen:
         identity = cell_key(cell)[:_ID_DIGITS]
@@ -160,12 +161,20 @@ def plan(
         record = known.get(identity)
         if record is not None:
             record = dataclasses.replace(record, key=cell.key)  # rows of other recipes may have other names
-        folders = tuple(runs / _training_name(experiment) for experiment in cell.trainings)
+        needed = _trainings(cell, runs, named)
+        folders = tuple(training.folder for training in needed)
         jobs[named] = job = MeasureJob(cell, identity, runs / name / named, folders, record)
         if job.result() is None:
-            for folder, experiment in zip(folders, cell.trainings, strict=True):
-                trainings.setdefault(folder.name, TrainingJob(experiment, folder))
+            for training in needed:
+                trainings.setdefault(training.folder.name, training)
     return Plan(recipe, name, scale, jobs, trainings, out, kept)
+
+
+def _trainings(cell: Cell, runs: Path, named: str) -> list[TrainingJob | FitJob]:
+    """Return the trainings that a cell needs: those of its experiments, or its own."""
+    if cell.train is not None:
+        return [FitJob(cell.train, dict(cell.settings), cell.seed, runs / f"own-{named}")]
+    return [TrainingJob(experiment, runs / _training_name(experiment)) for experiment in cell.trainings]
 
 
 def further_seeds(name: str, out: Path, n: int, first: int = FIRST_SEED) -> range:
@@ -220,6 +229,9 @@ def _read(path: Path, changed: int) -> Result | None:
         return None
 
 
+Say: TypeAlias = "Callable[[str], None]"
+
+
 def reproduce(
     wanted: Plan,
     pool: Pool,
@@ -227,30 +239,17 @@ def reproduce(
     progress: bool = True,
     clock: Clock | None = None,
     deadline: float | None = None,
-    on_job: Callable[[str], None] | None = None,
+    on_job: Say | None = None,
+    failed: Mapping[str, str] | None = None,
 ) -> Result:
     """Run what is not done of what `plan` returned, judge the claims, and write the result.
 
     A clock counts the jobs of several recipes; `on_job` is called with a sentence after each job that was run. No job
-    begins after the `deadline`, in seconds of `time.time`.
+    begins after the `deadline`, in seconds of `time.time`. `failed` is what `train` returned, where it trained before.
     """
-    pool.check_cluster()
     clock = Clock(wanted.left) if clock is None else clock
-    started = {key for jobs in (wanted.trainings, wanted.cells) for key, job in jobs.items() if job.result() is None}
-    (wanted.out / "runs").mkdir(parents=True, exist_ok=True)
-    ignored = wanted.out / "runs" / ".gitignore"
-    if not os.path.lexists(ignored):  # else it is as somebody wants it
-        ignored.write_text("*\n", encoding="utf-8")
-
-    def on_end(key: str, result: object, error: str | None) -> None:
-        if key in started and on_job is not None and not _is_late(error):
-            on_job(f"{wanted.name}: {key}: {'done' if error is None else f'failed: {error}'}; {clock.tick()}")
-
-    def run(jobs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-        timed = {key: job if deadline is None else BeforeDeadline(job, deadline) for key, job in jobs.items()}
-        return run_jobs(timed, pool, progress=progress, on_job=on_end)
-
-    _, failed = run(wanted.trainings)
+    if failed is None:
+        failed = train(wanted, pool, progress=progress, clock=clock, deadline=deadline, on_job=on_job)
     if not is_first_process():  # the first one measures and writes
         return _merged(wanted, {}, failed)
     ready = {
@@ -258,10 +257,59 @@ def reproduce(
         for key, job in wanted.cells.items()
         if job.result() is not None or not failed.keys() & {folder.name for folder in job.trainings}
     }
+    run = _Running(wanted.name, pool, progress, clock, deadline, on_job)
     records, failures = run(ready)
     result = _merged(wanted, records, {key: e for key, e in {**failed, **failures}.items() if not _is_late(e)})
     result.write(wanted.out)
     return result
+
+
+def train(
+    wanted: Plan,
+    pool: Pool,
+    *,
+    progress: bool = True,
+    clock: Clock | None = None,
+    deadline: float | None = None,
+    on_job: Say | None = None,
+) -> dict[str, str]:
+    """Run the trainings of a plan that are not done; return the errors of those that failed.
+
+    Where torchrun's processes share trainings, all of them call this for every recipe before the first one measures:
+    the others would wait for it in the next training, and torch gives up after minutes.
+    """
+    pool.check_cluster()
+    (wanted.out / "runs").mkdir(parents=True, exist_ok=True)
+    ignored = wanted.out / "runs" / ".gitignore"
+    if not os.path.lexists(ignored):  # else it is as somebody wants it
+        ignored.write_text("*\n", encoding="utf-8")
+    clock = Clock(wanted.left) if clock is None else clock
+    return _Running(wanted.name, pool, progress, clock, deadline, on_job)(wanted.trainings)[1]
+
+
+@dataclass(frozen=True)
+class _Running:
+    """How the jobs of a recipe run."""
+
+    name: str
+    pool: Pool
+    progress: bool
+    clock: Clock
+    deadline: float | None
+    on_job: Say | None
+
+    def __call__(self, jobs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Run those that are not done; return the results of all, and the errors."""
+        started = {key for key, job in jobs.items() if job.result() is None}
+        late = self.deadline
+        timed = {key: job if late is None else BeforeDeadline(job, late) for key, job in jobs.items()}
+
+        def on_end(key: str, result: object, error: str | None) -> None:
+            if key in started and self.on_job is not None and not _is_late(error):
+                ended = "done" if error is None else f"failed: {error}"
+                self.on_job(f"{self.name}: {key}: {ended}; {self.clock.tick()}")
+
+        return run_jobs(timed, self.pool, progress=self.progress, on_job=on_end)
 
 
 def _merged(wanted: Plan, records: Mapping[str, CellRecord], failures: Mapping[str, str]) -> Result:
@@ -290,7 +338,7 @@ def _merged(wanted: Plan, records: Mapping[str, CellRecord], failures: Mapping[s
 class BeforeDeadline:
     """A job that does not begin after a point in time."""
 
-    job: MeasureJob | TrainingJob
+    job: MeasureJob | TrainingJob | FitJob
     deadline: float
 
     @property

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from vicinal._checks import Argument, ArgumentError, Sentence
-from vicinal.papers.base import Recipe
+from vicinal.papers.base import Recipe, Scale, Settings
+from vicinal.papers.claims import Key
 from vicinal.runs import Experiment
+from vicinal.training.config import MECHANICAL
 
 #: Samples of a micro-batch by network, for 24 and for 80 GB, in bfloat16: estimates from the sizes of activations.
 #: ImageNet's images have 224 pixels a side; texts have 128 tokens.
@@ -54,19 +58,40 @@ class Hardware:
         if changes and scale != "paper":
             only = " changes digits, and the cells of smaller scales are fixed: leave it out, or use scale 'paper'"
             raise ValueError(Sentence(Argument(changes[0], getattr(self, changes[0])), only))
-        before = recipe.trainings
+        before, cells = recipe.trainings, recipe.cells
 
         def trainings(one: Experiment) -> tuple[Experiment, ...]:
             return tuple(self._adapted(each) for each in ((one,) if before is None else before(one)))
 
-        return dataclasses.replace(recipe, trainings=trainings)
+        def adapted_cells(at: Scale) -> Iterator[tuple[Key, Settings]]:
+            for key, settings in () if cells is None else cells(at):
+                yield key, self._settings({**at.settings, **settings})
+
+        return dataclasses.replace(recipe, trainings=trainings, cells=adapted_cells)
+
+    def _settings(self, settings: Settings) -> Settings:
+        """Return the settings of a row that is no experiment, with the trainings that they describe adapted."""
+        adapted = dict(settings)
+        for name, value in settings.items():
+            if name == "experiment":
+                adapted[name] = self._adapted(Experiment.from_dict(value)).to_dict()
+            elif isinstance(value, Mapping) and "training" in value:
+                changed = self._options(settings["network"], value["training"])
+                # These settings are part of the key as they are: what does not change digits stays out.
+                kept = {option: one for option, one in changed.items() if option not in MECHANICAL}
+                adapted[name] = {**value, "training": {**value["training"], **kept}}
+        return adapted
 
     def _adapted(self, one: Experiment) -> Experiment:
+        return dataclasses.replace(one, training={**one.training, **self._options(str(one.model), one.training)})
+
+    def _options(self, network: str, training: Mapping[str, Any]) -> dict[str, object]:
+        """Return the options of a training that this hardware sets."""
         names = ("device", "mixed_precision", "accumulation", "num_workers", "compile", "channels_last")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.gpu_memory is not None:
-            given |= self._micro_batches(str(one.model), int(one.training["batch_size"]))
-        return dataclasses.replace(one, training={**one.training, **given})
+            given |= self._micro_batches(network, int(training["batch_size"]))
+        return given
 
     def _micro_batches(self, network: str, batch: int) -> dict[str, int]:
         """Return the micro-batch and the accumulation that make up a batch over all processes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from vicinal.papers.base import Method, Network, Place, Scale, Settings, experim
 from vicinal.papers.claims import Claim, Key, pooled
 from vicinal.papers.plots import bars
 from vicinal.papers.results import Measured
-from vicinal.papers.trained import Trained, metrics_of, trained_with
+from vicinal.papers.trained import Trained, evaluation_of, metrics_of, train_with
 from vicinal.runs import Experiment
 
 VANILLA, MIXUP, LOGITMIX = "Vanilla", "Mixup", "LogitMix"
@@ -67,13 +68,21 @@ def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
             yield on.cell(VWCI_ROW), {"experiment": trained, "passes": 5}
 
 
-def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
-    """Measure the last epoch on the test set; VWCI is trained here, as it is no method of the paper."""
-    if trained:
-        return images.last_epoch(trained, settings, seed)
+def _experiment(settings: Settings, seed: int) -> Experiment:
     asked = Experiment.from_dict({**settings["experiment"], "seed": seed})
-    asked = dataclasses.replace(asked, data={**asked.data, "seed": seed})
-    return {**metrics_of(trained_with(asked, objective=lambda train: VWCI(settings["passes"]), n_bins=10))}
+    return dataclasses.replace(asked, data={**asked.data, "seed": seed})
+
+
+def train(settings: Settings, seed: int, folder: Path) -> None:
+    """Train with VWCI, which is no method of the paper."""
+    train_with(_experiment(settings, seed), folder, objective=lambda data: VWCI(settings["passes"]))
+
+
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
+    """Measure the last epoch on the test set."""
+    if "experiment" not in settings:
+        return images.last_epoch(trained, settings, seed)
+    return {**metrics_of(evaluation_of(_experiment(settings, seed), trained[0].folder, n_bins=10))}
 
 
 def row_printed(key: Key) -> str:
@@ -112,6 +121,7 @@ _SCALES = images.l22_scales(seeds=5, minutes=(4, 30, 6_000), paper={"VGG-16": Ne
 RECIPE = images.l22_table(
     printed=where_printed(row_printed, images.L22_COLUMNS),
     cells=cells,
+    train=train,
     measure=measure,
     place=Place("L22", "Table 4", "Calibration of Mixup and LogitMix, and VWCI"),
     methods=METHODS,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +19,16 @@ from vicinal import _random
 from vicinal._atomic import Json, read_json, write_json
 from vicinal.data import Split, Task
 from vicinal.metrics import Estimate, Evaluation, evaluate
+from vicinal.objectives.base import Objective
 from vicinal.runs import Bundle, Experiment, Run, RunResult, run
 from vicinal.runs.execute import specified
 from vicinal.runs.run import load_task
-from vicinal.training import fit, load_weights, read_predictions
+from vicinal.training import FitConfig, fit, load_weights, read_predictions
 from vicinal.training.defaults import default_config
+from vicinal.training.environment import joined_process
+from vicinal.training.folder import read_history
+from vicinal.training.layout import TrainingFiles
+from vicinal.training.predicting import channels_last_
 
 
 class TrainingJob:
@@ -35,13 +42,41 @@ class TrainingJob:
         return Trained(self.folder) if Run(self.folder).is_finished else None
 
     def run(self, *, progress: bool) -> None:
-        """Train, and note the processor time: of loading and evaluating too, over all attempts."""
-        began, note = time.process_time(), _seconds_file(self.folder)
-        try:
+        """Train, and note the processor time: of loading and evaluating too."""
+        with _timed(self.folder):
             run(self.experiment, self.folder, progress=progress)
-        finally:
-            before = float(read_json(note)["seconds"]) if note.exists() else 0.0
-            write_json(note, {"seconds": before + time.process_time() - began})
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """A training that no experiment describes: all processes share it, and the same command resumes it."""
+
+    train: Callable[[Json, int, Path], None]
+    """Given the settings of the cell, the seed and the folder."""
+    settings: Json
+    seed: int
+    folder: Path
+
+    def result(self) -> Trained | None:
+        """Return the trained model if it is there."""
+        return Trained(self.folder) if TrainingFiles(self.folder).result.exists() else None
+
+    def run(self, *, progress: bool) -> None:
+        """Train, and note the processor time."""
+        with _timed(self.folder):
+            self.train(self.settings, self.seed, self.folder)
+            joined_process().wait_for_everyone()  # the first process has then written the result
+
+
+@contextmanager
+def _timed(folder: Path) -> Iterator[None]:
+    """Note the processor time of a training, over all attempts."""
+    began, note = time.process_time(), _seconds_file(folder)
+    try:
+        yield
+    finally:
+        before = float(read_json(note)["seconds"]) if note.exists() else 0.0
+        write_json(note, {"seconds": before + time.process_time() - began})
 
 
 def _seconds_file(folder: Path) -> Path:
@@ -73,7 +108,7 @@ class Trained:
     @property
     def history(self) -> list[Json]:
         """A line for each epoch."""
-        return self.result.history
+        return read_history(TrainingFiles(self.folder))
 
     @property
     def config(self) -> Json:
@@ -147,11 +182,25 @@ def metrics_of(evaluation: Evaluation) -> dict[str, Estimate]:
     }
 
 
-def trained_with(experiment: Experiment, *, objective: Callable[[Split], Any], n_bins: int = 15) -> Evaluation:
-    """Train as `vicinal.runs.run` does, with an objective of one's own; return the test set's metrics.
+def train_with(experiment: Experiment, folder: Path, *, objective: Callable[[Split], Objective]) -> None:
+    """Train as `vicinal.runs.run` does, with an objective that no expression names, made for the training set."""
+    task, bundle, config = _untrained(experiment)
+    val = task.val if len(task.val) else None
+    made, collate = objective(task.train), task.collate_fn
+    fit(bundle.module, made, task.train, val, out=folder, config=config, collate_fn=collate, progress=False)
 
-    `objective` makes it, which no expression names, given the training set.
-    """
+
+def evaluation_of(experiment: Experiment, folder: Path, *, n_bins: int = 15) -> Evaluation:
+    """Return the test set's metrics of what `train_with` trained, on the device that trained it."""
+    task, bundle, config = _untrained(experiment)
+    if config.channels_last:  # as in training: the layout of weights decides about digits
+        channels_last_(bundle.module)
+    bundle.module.load_state_dict(load_weights(folder))
+    bundle.module.to(Run(folder).device).eval()
+    return evaluate(torch.tensor(task.test.labels), logits=logits_of(bundle, task.test), n_bins=n_bins)
+
+
+def _untrained(experiment: Experiment) -> tuple[Task, Bundle, FitConfig]:
     task = load_task(experiment)
     spec, vectors = specified(experiment, task)
     validated = len(task.val) > 0
@@ -160,13 +209,8 @@ def trained_with(experiment: Experiment, *, objective: Callable[[Split], Any], n
     with _random.restored_globals():
         _random.seed_globals(_random.seed_from("weights", experiment.seed))
         model = spec.build(vectors=vectors)
-    val = task.val if validated else None
-    fit(model, objective(task.train), task.train, val, config=config, collate_fn=task.collate_fn, progress=False)
-    layout = config.channels_last
-    bundle = Bundle(
-        module=model, spec=spec, preprocessing=task.preprocessing, classes=task.classes, channels_last=layout
-    )
-    return evaluate(torch.tensor(task.test.labels), logits=logits_of(bundle, task.test), n_bins=n_bins)
+    parts: Json = {"spec": spec, "preprocessing": task.preprocessing, "classes": task.classes}
+    return task, Bundle(module=model, channels_last=config.channels_last, **parts), config
 
 
 class Part(Subset[Any]):

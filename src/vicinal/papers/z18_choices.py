@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -11,14 +13,14 @@ from torch import Tensor
 from vicinal import _random, losses
 from vicinal._typing import Model, Step
 from vicinal.data import Split
-from vicinal.mixing import mix
+from vicinal.mixing import mix, move
 from vicinal.objectives.base import Objective
 from vicinal.objectives.forward import call
 from vicinal.papers import images
 from vicinal.papers.base import Method, Place, Scale, Settings, experiment, methods
 from vicinal.papers.claims import Claim, Key
 from vicinal.papers.results import Measured
-from vicinal.papers.trained import Trained, metrics_of, trained_with
+from vicinal.papers.trained import Trained, evaluation_of, metrics_of, train_with
 from vicinal.runs import Experiment
 
 ERM, MIXUP = "ERM()", "Mixup(alpha=1.0)"
@@ -47,7 +49,7 @@ class TwoLoaders(Objective):
     def compute_terms(self, model: Model, x: Any, y: Tensor, step: Step) -> dict[str, Tensor]:
         lam = float(_random.beta(self.alpha, 1, generator=step.generator))
         chosen = _random.permutation(len(self.dataset), generator=step.generator)[: len(y)].tolist()
-        x2, y2 = self.collate_fn([self.dataset[i] for i in chosen])
+        x2, y2 = move(self.collate_fn([self.dataset[i] for i in chosen]), x.device)
         return {"mixed": losses.mixed_cross_entropy(call(model, mix(x, x2, lam)), y, y2, lam).mean()}
 
     def __repr__(self) -> str:
@@ -59,20 +61,29 @@ def cells(at: Scale) -> Iterable[tuple[Key, Settings]]:
         yield on.cell(TWO_LOADERS), {"experiment": experiment(at, on, Method(MIXUP), 0).to_dict()}
 
 
-def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
-    """Measure the last epoch on the test set; two loaders are trained here, as they are no objective of their own."""
-    if trained:
-        return images.last_epoch(trained, settings, seed)
+def _experiment(settings: Settings, seed: int) -> Experiment:
     asked = Experiment.from_dict({**settings["experiment"], "seed": seed})
-    asked = dataclasses.replace(asked, data={**asked.data, "seed": seed})
-    asked = dataclasses.replace(asked, training={**asked.training, "select": "last"})
-    return {**metrics_of(trained_with(asked, objective=lambda train: TwoLoaders(1.0, train)))}
+    training = {**asked.training, "select": "last"}
+    return dataclasses.replace(asked, data={**asked.data, "seed": seed}, training=training)
+
+
+def train(settings: Settings, seed: int, folder: Path) -> None:
+    """Train with two loaders, which are no objective of their own."""
+    train_with(_experiment(settings, seed), folder, objective=partial(TwoLoaders, 1.0))
+
+
+def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
+    """Measure the last epoch on the test set."""
+    if "experiment" not in settings:
+        return images.last_epoch(trained, settings, seed)
+    return {**metrics_of(evaluation_of(_experiment(settings, seed), trained[0].folder))}
 
 
 RECIPE = images.z18_table(
     place=Place("Z18", "Section 2", "Design choices: number of samples, loaders, pairs of the same class"),
     methods=methods(ERM, MIXUP, THREE, SAME),
     cells=cells,
+    train=train,
     measure=measure,
     claims=claims,
     scales=images.scales("cifar10", seeds=5, minutes=(9, 450, 3_000), paper=images.PREACT),

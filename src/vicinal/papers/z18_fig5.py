@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from vicinal.papers.base import Place, Recipe, Scale, Settings, keeps_plot_data,
 from vicinal.papers.claims import Claim, Contrast, Key, metric, pooled
 from vicinal.papers.gan import GanConfig, coverage, fit_gan, grid_of_gaussians, ring_of_gaussians
 from vicinal.papers.plots import panels
+from vicinal.training.environment import chosen_device
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +45,8 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
         iterations=settings["panels"][-1],
         hidden=[settings["width"]] * 3,
     )
-    fit = fit_gan(TARGETS[settings["target"]], config, keep_at=settings["panels"], seed=seed)
+    device = chosen_device(os.environ.get("VICINAL_DEVICE"))
+    fit = fit_gan(TARGETS[settings["target"]], config, keep_at=settings["panels"], seed=seed, device=device)
     seen = coverage(fit.last, fit.target)
     covered = seen.modes / seen.n_modes
     measured: Measured = {"modes": float(seen.modes), "covered": covered, "good": seen.high_quality}
