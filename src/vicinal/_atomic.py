@@ -15,6 +15,7 @@ import secrets
 import shutil
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vicinal._checks import require
 from vicinal._memory import check_size
+from vicinal._remote import RemotePath
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,9 +55,18 @@ def replacing(path: Path) -> Iterator[Path]:
 
     The draft has an unpredictable name and is created exclusively, so that no symbolic link in its place is followed.
     It has the mode of the file that it replaces, else the one that the umask gives, whichever library writes it.
+    A file that lies elsewhere is drafted in a temporary folder here, and uploaded when it is complete.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder, not a file to write")
+    if isinstance(path, RemotePath):
+        path.check_writable()
+        # An upload that breaks off leaves nothing, where a stream would leave the first part of the file.
+        with tempfile.TemporaryDirectory(prefix="vicinal-") as folder:
+            with replacing(Path(folder) / path.name) as draft:
+                yield draft
+            path.upload(Path(folder) / path.name)
+        return
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to: create it first")
     remove_leftovers(path.parent, f".{path.name}.")

@@ -19,8 +19,9 @@ import typer
 from typer.models import OptionInfo
 
 from vicinal._atomic import Json
-from vicinal._checks import Argument, Sentence
+from vicinal._checks import Argument, Sentence, choice
 from vicinal._portable import make_portable
+from vicinal._remote import as_path, is_remote
 from vicinal.data.options import command_options
 from vicinal.training.config import check_options, options
 from vicinal.training.defaults import defaults_by_kind
@@ -109,6 +110,28 @@ class PoolOptions:
     address: Annotated[str | None, typer.Option(help="Address of the cluster: auto, or HOST:PORT.")] = None
     threads: Annotated[int, typer.Option(help="Threads of each training.")] = 1
     gpus: Annotated[float, typer.Option(help="GPUs of each training, here or on Ray; a fraction shares one.")] = 0.0
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """Where shards are read: in this process, or on a cluster."""
+
+    backend: Annotated[
+        str, typer.Option(metavar="here|ray", help="Where shards are read: this process, or a Ray cluster.")
+    ] = "here"
+    address: Annotated[str | None, typer.Option(help="Address of the cluster: auto, or HOST:PORT.")] = None
+    workers: Annotated[int | None, typer.Option(help="Shards at a time on the cluster; default: all that fit.")] = None
+    gpus: Annotated[float, typer.Option(help="GPUs of each worker on the cluster; a fraction shares one.")] = 0.0
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process reads the shards; the other options are then refused."""
+        if choice("backend", self.backend, ("here", "ray")) == "ray":
+            return False
+        for name in ("address", "workers", "gpus"):
+            if getattr(self, name):
+                raise ValueError(Sentence(Argument(name), " needs ", Argument("backend", "ray")))
+        return True
 
 
 #: Columns to measure slices by.
@@ -307,8 +330,8 @@ class Given:
         for one in command_options():
             if self.data.get(one.name) is not None:
                 one.metadata["check"](one.name, self.data[one.name])
-        path = Path(data).expanduser()
-        if not path.is_file() or path.suffix.lower() not in _CHEAP_HEADERS:
+        path = as_path(data)
+        if is_remote(path) or not path.is_file() or path.suffix.lower() not in _CHEAP_HEADERS:
             return
         from vicinal.tables import open_table  # numpy: not for `--help`
 
@@ -332,6 +355,7 @@ def takes_records(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     def run(**values: object) -> None:
+        values = {name: as_path(value) if isinstance(value, Path) else value for name, value in values.items()}
         for name, record in records.items():
             names = _NAMES if record is Given else [f.name for f in fields(record)]
             # An option that may be repeated and was not given is an empty list, not its default.

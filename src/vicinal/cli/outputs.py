@@ -13,6 +13,8 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from vicinal._remote import RemotePath, as_path, is_remote
+
 #: How every report begins, and what each calibrator's file and each result of a recipe has.
 _REPORT = b'<meta name="generator" content="vicinal'
 _CALIBRATOR = {"format", "calibrator", "params", "learned", "n_classes"}
@@ -72,6 +74,9 @@ def _check_place(option: str, path: Path) -> None:
         raise ValueError(f"{option} must be a file to write, and {str(path)!r} is a device or a pipe")
     if path.is_symlink() and not path.exists():
         raise ValueError(f"{option} {shlex.quote(str(path))} is a link to {os.readlink(path)!r}, which is not there")
+    if isinstance(path, RemotePath):
+        path.check_writable()
+        return
     # The first folder that exists: the others are made when the file is written.
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir():
@@ -82,6 +87,9 @@ def _check_place(option: str, path: Path) -> None:
 
 def _files_of(name: str, data_root: str | None) -> list[Path]:
     """Return what a name given to a command stands for: a path here or below a root of data, or a pattern of paths."""
+    if is_remote(name):
+        remote = as_path(name)
+        return [*remote.matching()] if isinstance(remote, RemotePath) and remote.is_pattern else [remote]
     name = os.path.expanduser(name)
     roots = (os.path.expanduser(root) for root in ("", data_root, os.environ.get("VICINAL_DATA")) if root is not None)
     places = [Path(root) / name for root in roots]
@@ -147,9 +155,10 @@ def _is_ours(path: Path, option: str) -> bool:
         if name.endswith((".parquet", ".pq")):
             from pyarrow import parquet
 
-            return _are_predictions(parquet.read_schema(path).names)
+            with path.open("rb") as stream:
+                return _are_predictions(parquet.read_schema(stream).names)
         if name.endswith(".npz"):
-            with zipfile.ZipFile(path) as archive:
+            with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
                 return {"prediction.npy", "confidence.npy", "probs.npy", "classes.npy"} <= set(archive.namelist())
         if name.endswith(".onnx"):
             import onnx
@@ -165,7 +174,7 @@ def _is_ours(path: Path, option: str) -> bool:
 
 
 def _header(path: Path) -> list[str]:
-    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+    with path.open("rb") as stream, gzip.open(stream) if path.suffix.lower() == ".gz" else stream as file:
         line = file.readline(1_000_000).decode()
     return next(csv.reader([line], delimiter="\t" if path.suffix.lower() == ".tsv" else ","))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from vicinal._checks import ArgumentTypeError
+from vicinal._remote import as_path, is_remote
 from vicinal.data import class_folders, named_datasets
 from vicinal.data.class_folders import Folder
 from vicinal.data.image import Arrays
@@ -44,6 +45,8 @@ def open_data(source: object, kind: str | None, options: ReadOptions, target: st
         return from_arrow(source)
     if not isinstance(source, (str, Path)) or not str(source):
         raise ArgumentTypeError("source", source, "a path, a name or a DataFrame")
+    if is_remote(source):
+        return _open_remote(as_path(source), options)
     if isinstance(source, str):
         if source.startswith("hf:"):
             return named_datasets.from_hub(source.removeprefix("hf:"), target)
@@ -58,6 +61,15 @@ def open_data(source: object, kind: str | None, options: ReadOptions, target: st
             return open_table(source, encoding=options.encoding, header=options.header)
         raise class_folders.missing(str(source), named_datasets.NAMES)
     return _open_folder(path, kind, options) if path.is_dir() else _open_file(path, options)
+
+
+def _open_remote(path: Path, options: ReadOptions) -> Opened:
+    """Return a table that lies elsewhere, or the arrays of an NPZ file. Images and sounds must be local."""
+    if path.is_dir() and split_tables(path):
+        return open_split_tables(path, encoding=options.encoding, header=options.header)
+    if path.suffix.lower() == ".npz":
+        return _open_file(path, options)
+    return open_table(path, encoding=options.encoding, header=options.header)
 
 
 def _open_file(path: Path, options: ReadOptions) -> Opened:

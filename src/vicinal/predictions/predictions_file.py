@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vicinal._arrays import SUM_TOLERANCE
 from vicinal._checks import Argument, Sentence, choice, flag, integer, nearest_names
+from vicinal._remote import as_path
 from vicinal.predictions.class_names import ABSENT, ClassCodes, checked_names
 from vicinal.predictions.score_columns import SCORE_KINDS, class_columns, label_column, score_columns
 from vicinal.tables import Chunk, Columns, Table, is_pattern, is_table, open_table
@@ -384,7 +385,7 @@ def open_file(
     >>> chunk.labels.tolist(), chunk.scores.tolist()
     ([1, 0], [[0.25, 0.75], [0.5, 0.5]])
     """
-    place = _located(Path(path).expanduser())
+    place = _located(as_path(path))
     if kind is not None:
         choice("kind", kind, SCORE_KINDS)
     choice("missing", missing, ("error", "drop"))

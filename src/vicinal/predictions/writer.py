@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from vicinal._arrays import Values
 from vicinal._atomic import parts_of, replacing
 from vicinal._checks import require
+from vicinal._remote import RemotePath, as_path
 from vicinal.predictions.class_names import checked_names, whole
 from vicinal.tables import Columns
 from vicinal.tables.column_values import name_of
@@ -117,10 +118,12 @@ def _above_half(names: Sequence[str], probs: NDArray[np.floating]) -> dict[str, 
 
 def check_output(path: str | os.PathLike[str]) -> Path:
     """Return the path if something can be written there, so that this is known before any work is done."""
-    target = Path(path).expanduser()
+    target = as_path(path)
     if _form(target) is None:
         raise ValueError(f"{str(target)!r} must end in one of {', '.join(_FORMS)}: that decides how it is written")
-    if not target.parent.is_dir():
+    if isinstance(target, RemotePath):
+        target.check_writable()
+    elif not target.parent.is_dir():
         raise FileNotFoundError(
             f"there is no folder {str(target.parent)!r} to write {target.name!r} to: create it first"
         )

@@ -14,6 +14,7 @@ from typing import Any
 from vicinal import __version__
 from vicinal._atomic import Json, replacing
 from vicinal._checks import require
+from vicinal._remote import as_path
 
 
 def contents(sections: Iterable[tuple[str, str, object]]) -> list[tuple[str, str]]:
@@ -41,7 +42,7 @@ def write_page(
     environment.filters["unbroken"] = _unbroken
     script = _script(environment)
     text = environment.get_template(template).render(version=__version__, script=script, now=now(), **context)
-    target = Path(path)
+    target = as_path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as temporary:
         # A file's name may hold bytes that are no text; they are shown as question marks.

@@ -40,6 +40,7 @@ from vicinal._atomic import (
     write_tensors,
 )
 from vicinal._checks import choice, flag, freeze, integer, nearest_names, number, require
+from vicinal._remote import local_path
 from vicinal._typing import Batch
 from vicinal.data import Preprocessing, ReadOptions, Split, Stream
 from vicinal.data.image import ImagePreprocessing
@@ -264,7 +265,7 @@ class Bundle:
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the weights and their record into a folder; return the folder."""
-        path = Path(folder)
+        path = local_path("folder", folder)
         path.mkdir(parents=True, exist_ok=True)
         write_tensors(RunFiles(path).weights, self.module.state_dict())
         self.save_record(path)
@@ -293,7 +294,7 @@ class Bundle:
         cls, folder: str | os.PathLike[str], *, device: str | torch.device = "cpu", max_pixels: int = MOST_PIXELS
     ) -> Bundle:
         """Return what `save` wrote, or what a training run saved; see `load` for the arguments."""
-        files, record = _record(Path(folder))
+        files, record = _record(local_path("run", folder))
         writer = f"vicinal {record['versions'].get('vicinal', '?')}"
         try:
             weights = read_tensors(files.weights, expected=record["weights"])[0]

@@ -23,6 +23,7 @@ from vicinal import _random, data, losses, models
 from vicinal._atomic import DamagedFileError, Json, checksum, json_pieces
 from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names
 from vicinal._memory import check_size
+from vicinal._remote import local_path
 from vicinal.calibrators import Calibrator, TemperatureScaling, calibrate, cross_validate
 from vicinal.calibrators.two_logits import two_logits
 from vicinal.data import ReadOptions, Split, Task
@@ -103,7 +104,7 @@ def run(
     >>> result = run(experiment, "runs/digits", progress=False)  # doctest: +SKIP
     >>> print(result.sets["test"].after.accuracy)  # doctest: +SKIP
     """
-    folder, say = Run(out), on_note or (lambda note: None)
+    folder, say = Run(local_path("out", out)), on_note or (lambda note: None)
     if experiment.is_multilabel:
         _check_multilabel(experiment)
     if (done := _finished(folder, experiment, n_bins, say)) is not None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from vicinal import data, models
 from vicinal._atomic import Json, read_json, write_json
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, joined
+from vicinal._remote import is_remote, local_path
 from vicinal.expressions import parse
 from vicinal.runs.execute import run
 from vicinal.runs.experiment import EvalSet, Experiment, folder_name
@@ -98,7 +99,7 @@ def run_grid(
     pool = pool or Pool()
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise RuntimeError("a grid is started by one process: call it without accelerate launch or torchrun")
-    out = Path(out).expanduser().resolve()
+    out = local_path("out", out).expanduser().resolve()
     if out.exists() and not out.is_dir():
         raise ValueError(Sentence(Argument("out"), f" must be a folder for the runs, and {str(out)!r} is a file"))
     _refuse_foreign(out)
@@ -158,6 +159,8 @@ def _rooted(base: Experiment) -> Experiment:
     """Return the experiment with absolute paths: a cell may run in another working directory."""
 
     def rooted(name: str, known: Sequence[str]) -> str:
+        if is_remote(name):
+            return name
         prefix, name = ("hf:", name[3:]) if name.startswith("hf:") else ("", name)
         path = Path(name).expanduser()
         is_name = name.lower().replace("_", "-") in known

@@ -34,6 +34,7 @@ from vicinal._atomic import (
     write_json,
 )
 from vicinal._checks import Argument, Sentence
+from vicinal._remote import local_path
 from vicinal.data import Preprocessing, Split, Task
 from vicinal.data.options import MOST_PIXELS
 from vicinal.metrics import Estimate, Evaluation, Slice, compare, evaluate_slices
@@ -176,7 +177,7 @@ class Run:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = local_path("run", path)
         self.files = RunFiles(self.path)
 
     # The result

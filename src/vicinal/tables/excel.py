@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vicinal._checks import require
 from vicinal._memory import TooLargeError, beyond_memory, check_memory, memory_limit
-from vicinal.tables.file_access import readable_errors
+from vicinal.tables.file_access import open_archive, readable_errors
 from vicinal.tables.in_memory import InMemory, from_rows
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def _first_sheet(path: Path) -> tuple[str, list[tuple[object, ...]], list[str]]:
     """Return the name of the first sheet, its rows that hold anything, and the names of the others."""
     openpyxl = require("openpyxl", "excel")
     broken = f"{str(path)!r} is no readable Excel workbook"
-    with readable_errors(path, "Excel"):
+    with readable_errors(path, "Excel"), path.open("rb") as stream:
         _check_unpacked(path)
         try:
-            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+            book = openpyxl.load_workbook(stream, read_only=True, data_only=True)
             if not book.worksheets:
                 raise ValueError("it has no sheet of cells")
             sheet = book.worksheets[0]
@@ -90,7 +90,7 @@ def _filled_rows(sheet: ReadOnlyWorksheet, path: Path) -> list[tuple[object, ...
 def _check_unpacked(path: Path) -> None:
     """Refuse a workbook that unpacks to more than memory holds; no more than it claims is ever unpacked."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
     except zipfile.BadZipFile as error:
         raise ValueError(f"{str(path)!r} is no readable Excel workbook ({error}): is it complete?") from error

@@ -129,15 +129,23 @@ def suffix_of(path: Path) -> str:
 def unpacked(path: Path, suffixes: Iterable[str]) -> Iterator[IO[bytes]]:
     """Open a file, or the one file of these suffixes in a ZIP archive, as its uncompressed bytes."""
     with ExitStack() as stack:
+        stream = stack.enter_context(path.open("rb"))
         if path.suffix.lower() == ".zip":
-            archive = stack.enter_context(zipfile.ZipFile(path))
+            archive = stack.enter_context(zipfile.ZipFile(stream))
             members = [name for name in archive.namelist() if suffix_of(Path(name)) in suffixes]
             if len(members) != 1:
                 raise ValueError(f"{str(path)!r} must hold exactly one table, got {members or 'none'}: unpack it")
             yield stack.enter_context(archive.open(members[0]))
         else:
-            opener: Callable[[Path, str], IO[bytes]] = _COMPRESSIONS.get(path.suffix.lower(), open)
-            yield stack.enter_context(opener(path, "rb"))
+            unpack: Callable[[IO[bytes]], IO[bytes]] | None = _COMPRESSIONS.get(path.suffix.lower())
+            yield stream if unpack is None else stack.enter_context(unpack(stream))
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a ZIP archive, wherever it is."""
+    with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        yield archive
 
 
 def text_block() -> int:

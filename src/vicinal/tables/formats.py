@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from vicinal._remote import as_path
 from vicinal.tables import arrow_files, delimited, excel, json_lines, npy, npz, parquet, shards
 from vicinal.tables.base import Table
 from vicinal.tables.file_access import regular, suffix_of, text_file
@@ -40,7 +41,8 @@ def open_table(
     ----------
     path
         A CSV, TSV, JSON-lines, Parquet, Feather (Arrow), ORC, Excel or NPY file; text may be compressed (.gz, .bz2,
-        .xz, .zip). A folder of such files, or a pattern (`part-*.csv`), is one table.
+        .xz, .zip). A folder of such files, or a pattern (`part-*.csv`), is one table. It may lie elsewhere: `s3://`,
+        `gs://`, `hf://`, `https://`, `memory://`.
     encoding
         How text is encoded; UTF-8 if not given.
     header
@@ -64,7 +66,7 @@ def open_table(
     >>> list(table.columns), rows
     (['x', 'y'], [2])
     """
-    place = Path(path).expanduser()
+    place = as_path(path)
 
     def accepts(file: Path) -> bool:
         return is_table(file) or (arrays_too and suffix_of(file) in npz.SUFFIXES)

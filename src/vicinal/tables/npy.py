@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vicinal._memory import check_memory
+from vicinal._memory import TooLargeError, check_memory
+from vicinal._remote import is_remote
 from vicinal.tables.base import Column
 from vicinal.tables.file_access import content_fingerprint
 from vicinal.tables.in_memory import InMemory, column_of
@@ -25,8 +28,8 @@ def open_npy(path: Path) -> InMemory:
         What `numpy.save` wrote. Arrays of Python objects are refused: they could run code.
     """
     try:
-        array = np.lib.format.open_memmap(path, mode="r")  # `np.load` would open archives of arrays too
-    except OSError:
+        array = _opened(path)
+    except (OSError, TooLargeError):
         raise
     except Exception as error:  # what a damaged header raises is up to Python's parser
         raise ValueError(
@@ -50,3 +53,13 @@ def open_npy(path: Path) -> InMemory:
     values = {name: column_of(np.ascontiguousarray(column)) for name, column in columns.items()}
     known = {name: Column(n_rows=len(array)) for name in values}
     return InMemory(path, known, values=values, digest=content_fingerprint(path, SUFFIXES))
+
+
+def _opened(path: Path) -> NDArray[Any]:
+    """Map an array into memory, or read one that lies elsewhere. `np.load` would open archives of arrays too."""
+    if not is_remote(path):
+        return np.lib.format.open_memmap(path, mode="r")
+    check_memory(f"the array of {str(path)!r}", path.stat().st_size)
+    with path.open("rb") as stream:
+        array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    return array

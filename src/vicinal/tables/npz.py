@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vicinal._memory import check_memory
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.file_access import content_fingerprint, readable_errors
+from vicinal.tables.file_access import content_fingerprint, open_archive, readable_errors
 
 SUFFIXES = (".npz",)
 #: The number of dimensions of arrays with these names.
@@ -41,7 +41,7 @@ class Npz(Table):
             raise ValueError(f"the arrays of {str(self.path)!r} must have as many rows each, got {said}")
         widest = max((self.columns[name].width or 1 for name in wanted), default=1)
         rows, first = max(min(rows, _AT_ONCE // (8 * widest)), 1), 1
-        with readable_errors(self.path, "NPZ"), zipfile.ZipFile(self.path) as archive:
+        with readable_errors(self.path, "NPZ"), open_archive(self.path) as archive:
             for parts in zip(*(_rows_of(archive, name, rows) for name in wanted), strict=True):
                 n = len(parts[0])
                 yield Chunk(dict(zip(wanted, parts, strict=True)), np.arange(first, first + n), self.path)
@@ -56,7 +56,7 @@ def open_npz(path: Path) -> Npz:
     """Read the headers of the arrays."""
     columns: dict[str, Column] = {}
     classes = None
-    with readable_errors(path, "NPZ"), zipfile.ZipFile(path) as archive:
+    with readable_errors(path, "NPZ"), open_archive(path) as archive:
         for name in _members(archive):
             shape, _, dtype = _checked_header(archive, name)
             if name == "classes" and len(shape) == 1 and dtype.kind in "UiuS":
@@ -89,7 +89,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     >>> arrays["x"].shape, arrays["y"].tolist()
     ((1, 2), [0])
     """
-    with readable_errors(path, "NPZ"), zipfile.ZipFile(path) as archive:
+    with readable_errors(path, "NPZ"), open_archive(path) as archive:
         # All headers are checked before the first array is allocated.
         headers = {name: _checked_header(archive, name) for name in _members(archive)}
         total = sum(dtype.itemsize * math.prod(shape) for shape, _, dtype in headers.values())

@@ -12,6 +12,7 @@ import numpy as np
 
 from vicinal._checks import require
 from vicinal._memory import check_memory, memory_limit
+from vicinal._remote import is_remote
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.column_values import as_text, is_index
 from vicinal.tables.file_access import content_fingerprint, readable_errors
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".parquet", ".pq")
 #: Buffer size of a column, in bytes.
-_BUFFER = 2**17
+_BUFFER, _REMOTE_BUFFER = 2**17, 2**22
 #: Bytes of rows at a time, as far as the file says how long its lists are.
 _AT_ONCE = 2**28
 
@@ -39,9 +40,14 @@ class Parquet(Table):
         parquet = require("pyarrow.parquet", "train")
         wanted = list(self.columns if names is None else names)
         # Columns are read some pages at a time, not a row group at once: that may be as large as the file.
-        options = {"buffer_size": _BUFFER, "pre_buffer": False}
+        # A request to another machine costs more than a read of a disk, so its blocks are larger.
+        options = {"buffer_size": _REMOTE_BUFFER if is_remote(self.path) else _BUFFER, "pre_buffer": False}
         first = 1
-        with readable_errors(self.path, "Parquet"), parquet.ParquetFile(self.path, **options) as file:
+        with (
+            readable_errors(self.path, "Parquet"),
+            self.path.open("rb", buffering=0) as stream,
+            parquet.ParquetFile(stream if is_remote(self.path) else self.path, **options) as file,
+        ):
             for batch in file.iter_batches(_few_rows(file, self.path, rows), columns=wanted):
                 if n := batch.num_rows:
                     check_cells(batch, self.path)
@@ -79,7 +85,7 @@ def check_cells(batch: pa.RecordBatch, path: Path) -> None:
 def open_parquet(path: Path) -> Parquet:
     """Read what a Parquet file says of its columns."""
     parquet = require("pyarrow.parquet", "train")
-    with readable_errors(path, "Parquet"), parquet.ParquetFile(path) as file:
+    with readable_errors(path, "Parquet"), path.open("rb") as stream, parquet.ParquetFile(stream) as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
     return Parquet(path, columns_of(schema, n_rows), repeated=repeated_names(schema))
 

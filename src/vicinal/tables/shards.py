@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+from vicinal._remote import RemotePath, is_remote
 from vicinal.tables.base import ROWS, BadRow, Chunk, Column, Table
 from vicinal.tables.file_access import fingerprint, identity, links_left_out, suffix_of
 
@@ -74,11 +75,15 @@ def is_pattern(path: Path) -> bool:
     >>> is_pattern(Path("part-*.csv")), is_pattern(Path("part-1.csv"))
     (True, False)
     """
+    if isinstance(path, RemotePath):
+        return path.is_pattern
     return glob.has_magic(str(path)) and not path.exists()
 
 
 def matches(pattern: Path, is_table: Callable[[Path], bool]) -> list[Path]:
     """Return the tables that a pattern matches."""
+    if isinstance(pattern, RemotePath):
+        return [path for path in pattern.matching() if is_table(path)]
     paths = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
     return [path for path in paths if is_table(path)]
 
@@ -154,6 +159,9 @@ def _real_files(paths: Sequence[Path]) -> list[Path]:
     """Return the paths without further names of the same file."""
     first: dict[object, Path] = {}
     for path in paths:
+        if is_remote(path):
+            first[str(path)] = path
+            continue
         real = Path(os.path.realpath(path))
         first.setdefault(identity(path, real) if os.path.exists(path) else real, path)  # else the opener says why not
     return list(first.values())
