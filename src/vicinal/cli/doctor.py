@@ -22,7 +22,8 @@ _USES = {
     "timm": "networks of timm and their published weights",
     "integrations": "Lightning and torchmetrics",
     "export": "vicinal export",
-    "scale": "vicinal compare --backend ray",
+    "scale": "--backend ray: compare, predict, evaluate",
+    "remote": "paths such as s3://, gs://, hf:// and https://",
     "speed": "measuring millions of predictions faster",
 }
 

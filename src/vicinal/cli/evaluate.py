@@ -14,13 +14,24 @@ from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.help import command_line
-from vicinal.cli.options import Common, FileOptions, Report, Slices, Weight, Written, takes_records, use_device
+from vicinal.cli.options import (
+    Common,
+    FileOptions,
+    Report,
+    ShardOptions,
+    Slices,
+    Weight,
+    Written,
+    takes_records,
+    use_device,
+)
 from vicinal.cli.outputs import check_report
 from vicinal.cli.train import show_binary, show_labels_scored, show_result, show_scored, show_slices
 
 if TYPE_CHECKING:
     from vicinal.calibrators import LossParts
-    from vicinal.metrics import Evaluation, SetEvaluation, Slice
+    from vicinal.metrics import BinaryEvaluation, Evaluation, SetEvaluation, Slice
+    from vicinal.predictions import PredictionsFile
     from vicinal.probes import AttackErrors, BetweenCurves
     from vicinal.runs import Importance, RunResult
     from vicinal.runs.probes import OODResult
@@ -103,6 +114,7 @@ def evaluate(
     file: FileOptions,
     probes: _Probes,
     written: Written,
+    shards: ShardOptions,
     common: Common,
 ) -> None:
     """Say how far probabilities can be trusted: those of a file, of any size, or of a run.
@@ -112,6 +124,8 @@ def evaluate(
     console, sources = Console(as_json=common.as_json), (data, probes.attack_from)
     report, bins = measured.report, measured.bins
     use_device(measured.device)
+    if not shards.is_here and (data is not None or _is_run(what)):
+        raise ValueError(Sentence(Argument("backend"), " is for a predictions file: leave it out"))
     inputs = [what, *(probes.ood or ()), *(source for source in sources if source is not None)]
     check_report(report, inputs, overwrite=common.overwrite, data_root=probes.data_root)
     if data is None:
@@ -136,7 +150,7 @@ def evaluate(
         _refuse(
             replace(probes, sets=None, slice=None, parts=False), f"needs a run's folder: {str(what)!r} has no model"
         )
-        _evaluate_file(console, what, measured, file, probes)
+        _evaluate_file(console, what, measured, file, probes, shards)
 
 
 def _is_run(path: Path) -> bool:
@@ -218,29 +232,19 @@ def _evaluate_file(
     measured: _Measured,
     columns: FileOptions,
     asked: _Probes,
+    shards: ShardOptions,
 ) -> None:
-    from vicinal.predictions import binary_of_file, evaluate_file, open_file, parts_of_file, sets_of_file
+    from vicinal.predictions import open_file, parts_of_file, sets_of_file
     from vicinal.report.verdicts import judge
 
     reading, coverage = vars(columns), asked.sets
-    report, bins, group, weight = measured.report, measured.bins, measured.group, measured.weight
-    if weight is not None:
+    report = measured.report
+    if measured.weight is not None:
         _refuse(replace(asked, slice=None), "does not know weights: leave --weight out")
     # Each measurement reads the file again: its rows are never in memory at once.
-    file = open_file(path, **reading)
-    with console.stage("rows", file.n_rows) as advance:
-        seen = 0
-
-        def move(n: int, total: int | None) -> None:
-            nonlocal seen
-            advance(n - seen)
-            seen = n
-
-        evaluation = evaluate_file(file, n_bins=bins, group=group, weight=weight, slices=asked.slice, progress=move)
-    with console.stage("two classes"):
-        # Ranks are not weighted, so with weights AUROC and average precision are left out.
-        ranked = evaluation.n_classes == 2 and weight is None
-        binary = binary_of_file(open_file(path, **reading), n_bins=bins, group=group) if ranked else None
+    file = open_file(path if shards.is_here else path.absolute(), **reading)  # a worker has its own working folder
+    evaluation, binary = _measured_rows(console, file, measured, asked, shards)
+    evaluation = replace(evaluation, path=path)
     with console.stage("prediction sets"):
         sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
     with console.stage("calibration and refinement"):
@@ -269,6 +273,39 @@ def _evaluate_file(
             parts=parts,
         )
         console.say(f"report: {report}")
+
+
+def _measured_rows(
+    console: Console, file: PredictionsFile, measured: _Measured, asked: _Probes, shards: ShardOptions
+) -> tuple[Evaluation, BinaryEvaluation | None]:
+    """Return the metrics of a file, and those of its second class where it has two."""
+    from vicinal.predictions import binary_of_file, evaluate_file
+
+    bins, group, weight = measured.bins, measured.group, measured.weight
+    with console.stage("rows", file.n_rows) as advance:
+        seen = 0
+
+        def move(n: int, total: int | None) -> None:
+            nonlocal seen
+            advance(n - seen)
+            seen = n
+
+        if not shards.is_here:
+            from vicinal.runs.scheduler import Pool
+            from vicinal.runs.shards import evaluate_shards
+
+            for name, given in (("group", group), ("weight", weight), ("slice", asked.slice)):
+                if given:
+                    alone = " needs all rows in one process: leave out "
+                    raise ValueError(Sentence(Argument(name), alone, Argument("backend")))
+            pool = Pool(backend="ray", address=shards.address, workers=shards.workers, gpus=shards.gpus)
+            pool.check_cluster()
+            return evaluate_shards(file, pool, n_bins=bins, progress=move)
+        evaluation = evaluate_file(file, n_bins=bins, group=group, weight=weight, slices=asked.slice, progress=move)
+    with console.stage("two classes"):
+        # Ranks are not weighted, so with weights AUROC and average precision are left out.
+        ranked = evaluation.n_classes == 2 and weight is None
+        return evaluation, binary_of_file(file, n_bins=bins, group=group) if ranked else None
 
 
 def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,15 @@ import typer
 from vicinal._checks import Argument, ArgumentError, Sentence, choice, integer, number
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
-from vicinal.cli.options import CsvCommon, Predictions, Written, share_or_number, takes_records, use_device
+from vicinal.cli.options import (
+    CsvCommon,
+    Predictions,
+    ShardOptions,
+    Written,
+    share_or_number,
+    takes_records,
+    use_device,
+)
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -98,6 +106,7 @@ def predict(
     answers: _Answers,
     reading: _Reading,
     written: Written,
+    shards: ShardOptions,
     common: CsvCommon,
 ) -> None:
     """Write each row's class and calibrated probabilities.
@@ -107,10 +116,8 @@ def predict(
     classes. Of a run of several targets it has the probability of each, and `prediction`, a JSON list of those above
     one half.
     """
-    import vicinal
     from vicinal.predictions import write
     from vicinal.predictions.writer import check_output
-    from vicinal.runs import Run
 
     check_output(out)
     check_outputs({"--out": out}, [run, data], overwrite=common.overwrite, data_root=reading.data_root)
@@ -120,18 +127,26 @@ def predict(
         raise ArgumentError("level", answers.level, "a number in (0, 1)")
     how = {name: getattr(reading, name) for name in ("encoding", "header", "data_root", "batch_size")}
     how |= {"max_bad": share_or_number("max_bad", reading.max_bad), **written.options()}
-    use_device(reading.device)
+    work = Work(str(run.absolute()), data, answers, reading.device, reading.max_pixels, how)
     console = Console(as_json=common.as_json)
-    with console.stage("loading the model"):
-        bundle = vicinal.load(run, device=Run(run).device, max_pixels=reading.max_pixels)
-    rule, sets = _decision_rules(bundle, run, answers)
-    with console.stage("opening the data"):
-        blocks = bundle.stream(data, keep=_kept(answers.keep or []), **how)
-    answered = _Counter()
-    with console.stage("predicting", blocks.n_rows) as advance:
-        chunks = _chunks(bundle, blocks, reading.batch_size, rule, sets, answered, advance)
-        n = write(out, bundle.classes, chunks, safe_csv=common.safe_csv, exclusive=not bundle.is_multilabel)
-    for note in blocks.notes:
+    if shards.is_here:
+        with console.stage("loading the model"):
+            bundle, rule, sets = work.loaded()
+        with console.stage("opening the data"):
+            blocks = work.blocks(bundle)
+        answered = AnswerCounter()
+        with console.stage("predicting", blocks.n_rows) as advance:
+            chunks = answered_chunks(bundle, blocks, reading.batch_size, rule, sets, answered, advance)
+            n = write(out, bundle.classes, chunks, safe_csv=common.safe_csv, exclusive=not bundle.is_multilabel)
+        notes: Sequence[str] = blocks.notes
+    else:
+        from vicinal.cli.predict_shards import predict_on_ray
+
+        with console.stage("loading the model"):
+            bundle, rule, sets = work.loaded()
+        answered, notes = predict_on_ray(console, work, bundle, out, shards, safe_csv=common.safe_csv)
+        n = answered.rows
+    for note in notes:
         console.note(note)
     facts = {} if rule is None else answered.facts(n, rule)
     facts |= {} if sets is None else {"set_size": answered.in_sets / n}
@@ -145,6 +160,31 @@ def predict(
         console.say(
             f"prediction sets of {100 * sets.coverage:g} % coverage hold {answered.in_sets / n:.2f} classes on average"
         )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to predict and how: all that a worker elsewhere needs to know."""
+
+    run: str
+    data: str
+    answers: _Answers
+    device: str | None
+    max_pixels: int
+    how: Mapping[str, Any]
+
+    def loaded(self) -> tuple[Bundle, RiskThreshold | None, PredictionSets | None]:
+        """Return the model, the threshold of --max-risk and the sets of --sets."""
+        import vicinal
+        from vicinal.runs import Run
+
+        use_device(self.device)
+        bundle = vicinal.load(self.run, device=Run(self.run).device, max_pixels=self.max_pixels)
+        return bundle, *_decision_rules(bundle, Path(self.run), self.answers)
+
+    def blocks(self, bundle: Bundle) -> Stream:
+        """Open the data."""
+        return bundle.stream(self.data, keep=_kept(self.answers.keep or []), **self.how)
 
 
 def _decision_rules(bundle: Bundle, run: Path, answers: _Answers) -> tuple[RiskThreshold | None, PredictionSets | None]:
@@ -182,12 +222,11 @@ def _outputs(bundle: Bundle) -> str:
     return f"{len(bundle.classes)} labels, temperatures {temperatures}"
 
 
-class _Counter:
+class AnswerCounter:
     """How many rows were answered, and how many classes their sets hold."""
 
     def __init__(self) -> None:
-        self.n = 0
-        self.in_sets = 0
+        self.n = self.in_sets = self.rows = 0
 
     def facts(self, n: int, rule: RiskThreshold) -> dict[str, object]:
         """Return what a machine wants to know of the rule."""
@@ -234,13 +273,13 @@ def _sets(bundle: Bundle, run: Path, answers: _Answers) -> PredictionSets:
     return fitted.fit(bundle.calibrators(result.test.logits), result.test.labels, generator=generator)
 
 
-def _chunks(
+def answered_chunks(
     bundle: Bundle,
     blocks: Stream,
     batch_size: int | None,
     rule: RiskThreshold | None,
     sets: PredictionSets | None,
-    answered: _Counter,
+    answered: AnswerCounter,
     advance: Any,
 ) -> Iterator[tuple[dict[str, object], object]]:
     """Yield the columns to keep and the probabilities, some batches at a time."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import IO
+from dataclasses import dataclass
+from typing import IO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from vicinal.metrics import BinaryEvaluation, ReliabilityTable, evaluate_binary
 from vicinal.metrics.binary import FINE_BINS
 from vicinal.metrics.ranking import Counts, ranking_of_counts
 from vicinal.predictions.file_evaluation import group_columns, joined_groups
-from vicinal.predictions.predictions_file import PredictionsFile, as_file
+from vicinal.predictions.predictions_file import FileChunk, PredictionsFile, as_file
 
 #: Rows that are sorted in memory, and that are in memory while they are merged.
 _IN_MEMORY = 2**20
@@ -53,30 +54,87 @@ def binary_of_file(
     opened = as_file(file)
     if opened.kind == "confidence":
         return None
-    table, fine = ReliabilityTable(n_bins), ReliabilityTable(FINE_BINS)
-    with tempfile.TemporaryFile() as spilled:
-        keys = _Sorted(spilled)
-        groups, kept = [], []
+    groups, kept = [], []
+    with BinaryCounts(n_bins) as counts:
         for chunk in opened.chunks(others=group_columns(opened, group)):
             if len(chunk.classes) != 2:
                 return None
             if not len(chunk):
                 continue
-            scores, labels = np.asarray(chunk.scores, np.float64), np.asarray(chunk.labels) == 1
-            probs = expit(scores[:, 1] - scores[:, 0]) if opened.kind == "logits" else scores[:, 1]
-            table.update_confidences(probs, labels)
-            fine.update_confidences(probs, labels)
-            keys.add(probs, labels)
+            probs, labels = counts.add(opened, chunk)
             if group is not None:
                 groups.append(chunk.others[group])
                 kept.append((probs, labels))
-        if not 0 < keys.n_positive < table.n:
+        if not counts.has_both or group is None:
+            return counts.evaluation(level)
+        p, y = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        return evaluate_binary(y, p, n_bins=n_bins, level=level, groups=joined_groups(groups))
+
+
+class BinaryCounts:
+    """What is counted of the second of two classes. Counts of shards add up to those of the file.
+
+    Parameters
+    ----------
+    n_bins
+        As in `binary_of_file`.
+    """
+
+    def __init__(self, n_bins: int = 15) -> None:
+        self._table, self._fine = ReliabilityTable(n_bins), ReliabilityTable(FINE_BINS)
+        self._spilled = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `__exit__`
+        self._keys = _Sorted(self._spilled)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._spilled.close()
+
+    @property
+    def has_both(self) -> bool:
+        """Whether both classes occur."""
+        return 0 < self._keys.n_positive < self._table.n
+
+    def add(self, file: PredictionsFile, chunk: FileChunk) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Count the rows of a chunk; return the probability of the second class and whether it is true, `[M]`."""
+        scores, labels = np.asarray(chunk.scores, np.float64), np.asarray(chunk.labels) == 1
+        probs = expit(scores[:, 1] - scores[:, 0]) if file.kind == "logits" else scores[:, 1]
+        self._table.update_confidences(probs, labels)
+        self._fine.update_confidences(probs, labels)
+        self._keys.add(probs, labels)
+        return probs, labels
+
+    def evaluation(self, level: float = 0.95) -> BinaryEvaluation | None:
+        """Return the metrics of all rows; None where only one class occurs."""
+        if not self.has_both:
             return None
-        if group is not None:
-            p, y = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-            return evaluate_binary(y, p, n_bins=n_bins, level=level, groups=joined_groups(groups))
-        found = ranking_of_counts(keys.counts(), keys.n_positive, table.n - keys.n_positive, level)
-    return BinaryEvaluation(table, *found, keys.n_positive / table.n, fine)
+        positive, n = self._keys.n_positive, self._table.n
+        found = ranking_of_counts(self._keys.counts(), positive, n - positive, level)
+        return BinaryEvaluation(self._table, *found, positive / n, self._fine)
+
+    def packed(self) -> PackedCounts:
+        """Return the counts as data that can be sent to another process: 8 bytes a row."""
+        return PackedCounts(self._table, self._fine, self._keys.n_positive, *self._keys.runs_and_rest())
+
+    def append(self, shard: PackedCounts) -> None:
+        """Add the counts of a shard."""
+        self._table.merge_(shard.table)
+        self._fine.merge_(shard.fine)
+        self._keys.append(shard.runs, shard.rest, shard.n_positive)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedCounts:
+    """`BinaryCounts` of a shard, outside its temporary file."""
+
+    table: ReliabilityTable
+    fine: ReliabilityTable
+    n_positive: int
+    runs: NDArray[np.uint64]
+    """Keys, sorted in runs of equal length."""
+    rest: NDArray[np.uint64]
+    """The keys of the last, shorter run, in any order."""
 
 
 class _Sorted:
@@ -90,7 +148,21 @@ class _Sorted:
     def add(self, probs: NDArray[np.float64], labels: NDArray[np.bool_]) -> None:
         """Take in rows; `probs` are in [0, 1]."""
         self.n_positive += int(labels.sum())
-        keys = ((probs + 0.0).view(np.uint64) << np.uint64(1)) | labels.astype(np.uint64)  # -0.0 + 0.0 is 0.0
+        self._take(((probs + 0.0).view(np.uint64) << np.uint64(1)) | labels.astype(np.uint64))  # -0.0 + 0.0 is 0.0
+
+    def runs_and_rest(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return the keys of the file, which are sorted in runs, and those that wait."""
+        self.file.seek(0)
+        return np.fromfile(self.file, np.uint64, self.runs * _IN_MEMORY), self.waiting[: self.n_waiting].copy()
+
+    def append(self, runs: NDArray[np.uint64], rest: NDArray[np.uint64], n_positive: int) -> None:
+        """Take in what `runs_and_rest` of another one returned."""
+        self.n_positive += n_positive
+        self.file.write(runs.tobytes())
+        self.runs += len(runs) // _IN_MEMORY
+        self._take(rest)
+
+    def _take(self, keys: NDArray[np.uint64]) -> None:
         while len(keys):
             taken = keys[: _IN_MEMORY - self.n_waiting]
             self.waiting[self.n_waiting : self.n_waiting + len(taken)] = taken

@@ -89,45 +89,103 @@ def evaluate_file(
     opened, level = as_file(file), confidence_level(level)
     sliced = slice_columns(opened, slices)
     keep = group is not None or weight is not None or bool(sliced)
-    total = Tally(n_bins, metrics=list(METRICS), fine=True, worst=worst, keep_samples=keep)
-    names: Sequence[str] = opened.classes or ()
-    n_dropped = n_rescaled = 0
+    counts = FileCounts(n_bins, worst, keep_samples=keep)
     others, groups, weights = [*group_columns(opened, group), *sliced], list[Any](), list[NDArray[np.float64]]()
     others += weight_columns(opened, weight)
     columns: dict[str, list[Any]] = {name: [] for name in sliced}
-    spellings: Mapping[str, Collection[str]] = {}
-    if (opened.n_rows or 0) * (opened.n_classes or 1) > _WORTH_COMPILED_LOOPS:
-        kernels.load()
-    for chunk, part in _map_ahead(lambda chunk: _counted(opened, chunk, total), opened.unchecked_chunks(others=others)):
-        total.merge_(part)
+    for chunk in counts.read(opened, others):
         groups += [] if group is None else [chunk.others[group]]
         weights += [] if weight is None else [row_weights(chunk, weight)]
         for name, cells in columns.items():
             cells.append(np.asarray(chunk.others[name], object))
-        spellings = chunk.spellings
-        names, n_dropped, n_rescaled = chunk.classes, n_dropped + chunk.n_dropped, n_rescaled + chunk.n_rescaled
         if progress is not None:
-            progress(total.n + n_dropped, opened.n_rows)
-    if not total.n:
-        why = f": all {n_dropped:,} have a missing value" if n_dropped else ""
-        raise ValueError(f"{str(opened.path)!r} has no rows to measure{why}")
-    total.n_classes = len(names)  # a class may be in the list and in no row
-    measured = total.evaluation(
+            progress(counts.n_rows, opened.n_rows)
+    measured = counts.evaluation(
+        opened,
         level,
         groups=None if group is None else joined_groups(groups),
         sample_weight=None if weight is None else joined_weights(weights, weight),
     )
     masks = dict(_slices_of(columns, all_of_them=slices is not None))
-    found = tuple(evaluate_slices(measured, masks, level=level)) if masks else ()
-    return replace(
-        measured,
-        path=opened.path,
-        kind=opened.kind,
-        classes=tuple(names),
-        slices=found,
-        worst=tuple(_named(mistake, names) for mistake in measured.worst),
-        notes=(*opened.notes, *merged_notes(spellings), *_notes(opened, measured, n_dropped, n_rescaled)),
-    )
+    return replace(measured, slices=tuple(evaluate_slices(measured, masks, level=level)) if masks else ())
+
+
+class FileCounts:
+    """What is counted of a predictions file. Counts of its shards, added up in order, are those of the file.
+
+    Parameters
+    ----------
+    n_bins, worst
+        As in `evaluate_file`.
+    keep_samples
+        Whether to keep some numbers of each row, for groups and slices.
+    """
+
+    def __init__(self, n_bins: int = 15, worst: int = 20, *, keep_samples: bool = False) -> None:
+        self.tally = Tally(n_bins, metrics=list(METRICS), fine=True, worst=worst, keep_samples=keep_samples)
+        self.names: Sequence[str] = ()
+        self.n_dropped = self.n_rescaled = 0
+        self.spellings: Mapping[str, Collection[str]] = {}
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows read."""
+        return self.tally.n + self.n_dropped
+
+    def read(self, file: PredictionsFile, others: Sequence[str] = ()) -> Iterator[FileChunk]:
+        """Count the rows of a file; yield its chunks once they are counted.
+
+        Parameters
+        ----------
+        file
+            The file, or one shard of it.
+        others
+            Further columns that chunks have.
+        """
+        if (file.n_rows or 0) * (file.n_classes or 1) > _WORTH_COMPILED_LOOPS:
+            kernels.load()
+        self.names = file.classes or ()
+        chunks = file.unchecked_chunks(others=others)
+        for chunk, part in _map_ahead(lambda chunk: _counted(file, chunk, self.tally), chunks):
+            self.tally.merge_(part)
+            self.names, self.spellings = chunk.classes, chunk.spellings
+            self.n_dropped, self.n_rescaled = self.n_dropped + chunk.n_dropped, self.n_rescaled + chunk.n_rescaled
+            yield chunk
+
+    def append(self, other: FileCounts) -> None:
+        """Add the counts of the next shard, whose rows are numbered from 1 and follow those so far."""
+        before = self.n_rows
+        other.tally.mistakes = [(minus, row + before, *pair) for minus, row, *pair in other.tally.mistakes]
+        self.tally.merge_(other.tally)
+        self.names, self.spellings = other.names or self.names, {**self.spellings, **other.spellings}
+        self.n_dropped, self.n_rescaled = self.n_dropped + other.n_dropped, self.n_rescaled + other.n_rescaled
+
+    def evaluation(
+        self,
+        file: PredictionsFile,
+        level: float,
+        *,
+        groups: Any = None,
+        sample_weight: NDArray[np.float64] | None = None,
+    ) -> Evaluation:
+        """Return the metrics of all rows."""
+        if not self.tally.n:
+            why = f": all {self.n_dropped:,} have a missing value" if self.n_dropped else ""
+            raise ValueError(f"{str(file.path)!r} has no rows to measure{why}")
+        self.tally.n_classes = len(self.names)  # a class may be in the list and in no row
+        measured = self.tally.evaluation(level, groups=groups, sample_weight=sample_weight)
+        return replace(
+            measured,
+            path=file.path,
+            kind=file.kind,
+            classes=tuple(self.names),
+            worst=tuple(_named(mistake, self.names) for mistake in measured.worst),
+            notes=(
+                *file.notes,
+                *merged_notes(self.spellings),
+                *_notes(file, measured, self.n_dropped, self.n_rescaled),
+            ),
+        )
 
 
 def _counted(file: PredictionsFile, chunk: FileChunk, total: Tally) -> tuple[FileChunk, Tally]:

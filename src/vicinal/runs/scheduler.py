@@ -20,6 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
@@ -46,7 +47,9 @@ from vicinal.progress import on_terminal
 from vicinal.runs.layout import RunFiles
 from vicinal.training.config import MOST_PROCESSES
 
+A = TypeVar("A")
 K = TypeVar("K")
+R = TypeVar("R")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -172,6 +175,72 @@ def run_jobs(
         state.run_elsewhere(pool, progress)
     results = {key: state.results[key] for key in jobs if key in state.results}
     return results, {key: state.failures[key] for key in jobs if key in state.failures}
+
+
+def results_on_ray(
+    function: Callable[[A], R], arguments: Mapping[K, A], pool: Pool, *, portable: bool = False
+) -> Iterator[tuple[K, R | None, str | None]]:
+    """Call a function for each argument on a Ray cluster; yield key and result, or key, None and why it was lost.
+
+    Each call is a Ray task. A worker or node that dies takes only its own calls with it, which start again elsewhere.
+    While no node has room, this waits for nodes.
+
+    Parameters
+    ----------
+    function
+        It must pickle, and return its errors: an exception counts as a death of its process.
+    arguments
+        By key, in the order in which to start them. Results come as they are ready.
+    pool
+        The cluster.
+    portable
+        Start processes with the variables that make digits portable.
+    """
+    deaths: Counter[K] = Counter()
+    waiting, running = deque(arguments), dict[Any, K]()
+    with _ray(pool) as ray:
+        # Deaths are counted here: Ray's own retries do not tell which call kills its process each time.
+        options: dict[str, Any] = {"num_cpus": pool.threads, "num_gpus": pool.gpus, "max_retries": 0}
+        if portable:  # workers that are there already have torch: these are started again
+            options["runtime_env"] = {"env_vars": _portable.VARIABLES}
+        remote = ray.remote(**options)(_plain(function))
+        patience = _Patience()
+        try:
+            while waiting or running:
+                slots = _free_slots(ray, pool)
+                if patience.ends(slots):
+                    yield from ((key, None, _NO_ROOM) for key in (*running.values(), *waiting))
+                    return
+                while waiting and len(running) < min(slots, pool.workers or slots):
+                    key = waiting.popleft()
+                    running[remote.remote(arguments[key])] = key
+                if not running:
+                    time.sleep(_LOOK)
+                    continue
+                for task in ray.wait(list(running), timeout=_LOOK)[0]:
+                    key = running.pop(task)
+                    try:
+                        result: R = ray.get(task)
+                    except ray.exceptions.RayError as error:
+                        deaths[key] += 1
+                        if deaths[key] < _DEATHS:
+                            waiting.append(key)
+                        else:
+                            yield key, None, f"{_DIED}: {error}"
+                    else:
+                        yield key, result, None
+        finally:
+            for task in running:
+                ray.cancel(task, force=True)
+
+
+def _plain(function: Callable[[A], R]) -> Callable[[A], R]:
+    """Return a function of its own: Ray takes no `functools.partial`."""
+
+    def call(argument: A) -> R:
+        return function(argument)
+
+    return call
 
 
 def _checked_workers(workers: int | None, backend: str, address: str | None, threads: int, gpus: float) -> int | None:
@@ -445,44 +514,16 @@ class _Jobs(Generic[K, T]):
     def _on_ray(self, pool: Pool) -> dict[K, str | None]:
         """Run the pending jobs on a Ray cluster; return the errors by job.
 
-        Each job is a Ray task. A worker or node that dies takes only its own jobs with it, which start again elsewhere.
-        While no node has room, the scheduler waits for nodes.
+        A job whose worker died starts again elsewhere; see `results_on_ray`.
         """
         errors: dict[K, str | None] = {}
-        deaths: Counter[K] = Counter()
-        waiting, running = deque(self.pending), dict[Any, K]()
-        with _ray(pool) as ray:
-            # Deaths are counted here: Ray's own retries do not tell which job kills its process each time.
-            options: dict[str, Any] = {"num_cpus": pool.threads, "num_gpus": pool.gpus, "max_retries": 0}
-            if portable := _portable.is_asked():  # workers that are there already have torch: these are started again
-                options["runtime_env"] = {"env_vars": _portable.VARIABLES}
-            remote = ray.remote(**options)(_run_job)
-            how: dict[str, Any] = {"settings": _settings(), "portable": portable}
-            patience = _Patience()
-            try:
-                while waiting or running:
-                    slots = _free_slots(ray, pool)
-                    if patience.ends(slots):
-                        return errors | dict.fromkeys([*running.values(), *waiting], _NO_ROOM)
-                    while waiting and len(running) < min(slots, pool.workers or slots):
-                        key = waiting.popleft()
-                        running[remote.remote(self._jobs[key], pool.threads, **how)] = key
-                    if not running:
-                        time.sleep(_LOOK)
-                        continue
-                    for task in ray.wait(list(running), timeout=_LOOK)[0]:
-                        key = running.pop(task)
-                        try:
-                            errors[key] = ray.get(task)
-                        except ray.exceptions.RayError as error:
-                            deaths[key] += 1
-                            if deaths[key] < _DEATHS:
-                                waiting.append(key)
-                            else:
-                                errors[key] = _fail(self._jobs[key], RuntimeError(f"{_DIED}: {error}"))
-            finally:
-                for task in running:
-                    ray.cancel(task, force=True)
+        portable = _portable.is_asked()
+        call = partial(_run_job, threads=pool.threads, settings=_settings(), portable=portable)
+        jobs = {key: self._jobs[key] for key in self.pending}
+        for key, error, lost in results_on_ray(call, jobs, pool, portable=portable):
+            errors[key] = error if lost is None else lost
+            if lost is not None and lost != _NO_ROOM:
+                errors[key] = _fail(self._jobs[key], RuntimeError(lost))
         return errors
 
     def _unfinished(self, key: K) -> bool:
