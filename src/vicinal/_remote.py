@@ -321,7 +321,8 @@ def _retried(path: object, request: Callable[[], T]) -> T:
         except Exception as raised:
             # fsspec says that a file is missing where a web server did not answer. The cause tells.
             cause = raised.__cause__ if isinstance(raised, FileNotFoundError) else None
-            error = cause if isinstance(cause, Exception) else raised
+            answered = getattr(cause, "status", None) in (404, 410)
+            error = cause if isinstance(cause, Exception) and not answered else raised
             # An error's own text may hold headers or a redirected address: only its first line is kept, by itself.
             short = re.sub(r"\?\S*", "", first_line(error))
             if isinstance(error, ImportError | ArgumentError):
