@@ -155,7 +155,7 @@ class FileCounts:
     def append(self, other: FileCounts) -> None:
         """Add the counts of the next shard, whose rows are numbered from 1 and follow those so far."""
         before = self.n_rows
-        other.tally.mistakes = [(minus, row + before, *pair) for minus, row, *pair in other.tally.mistakes]
+        other.tally.mistakes = [(minus, row + before, y, z) for minus, row, y, z in other.tally.mistakes]
         self.tally.merge_(other.tally)
         self.names, self.spellings = other.names or self.names, {**self.spellings, **other.spellings}
         self.n_dropped, self.n_rescaled = self.n_dropped + other.n_dropped, self.n_rescaled + other.n_rescaled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from vicinal._checks import Argument, Sentence
 from vicinal.metrics import BinaryEvaluation, Evaluation
@@ -53,12 +53,12 @@ def map_shards(
 
 
 @dataclass(frozen=True)
-class _Caught:
+class _Caught(Generic[A, R]):
     """A function whose errors are results: on Ray an exception could not be told from a death."""
 
-    function: Callable[[object], object]
+    function: Callable[[A], R]
 
-    def __call__(self, shard: object) -> tuple[object, Exception | None]:
+    def __call__(self, shard: A) -> tuple[R | None, Exception | None]:
         try:
             return self.function(shard), None
         except Exception as error:
