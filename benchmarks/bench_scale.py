@@ -1,0 +1,250 @@
+"""Rows per second of each stage on one and two processes, and what Ray adds.
+
+    python -m benchmarks scale
+    python -m benchmarks.bench_scale --rows 20000000 --memory-only        evaluate of 20 M rows, under 600 MB
+
+Two processes take turns with one, so that the noise of the machine hits both. Each process has one thread. The clock of
+`processes` starts when all of them have imported what they need. Ray's includes the start of its workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.timing import marked, table, versions
+
+#: Rows of a shard, shards, and columns of numbers in the table that is trained on.
+SHARDS, COLUMNS = 8, 20
+#: The goals: the time of two workers beside that of one, and the memory of `evaluate` in MB.
+GOAL, MEMORY = 0.6, 600
+
+
+def make(folder: Path, rows: int, *, features: bool) -> None:
+    """Write shards of a table of numbers with two classes, and shards of predictions of it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for name in ("table", "predictions"):
+        (folder / name).mkdir()
+    for k in range(SHARDS):
+        random, n = np.random.default_rng(k), rows // SHARDS
+        numbers = random.standard_normal((COLUMNS if features else 1, n), dtype=np.float32)
+        probs = 1 / (1 + np.exp(-2 * numbers[0].astype(np.float64)))
+        labels = (random.random(n) < probs).astype(np.int64)
+        if features:
+            columns = {f"x{j}": numbers[j] for j in range(COLUMNS)} | {"y": labels}
+            pq.write_table(pa.table(columns), folder / "table" / f"part-{k}.parquet", row_group_size=2**17)
+        scores = {"label": labels, "prob_0": 1 - probs, "prob_1": probs}
+        pq.write_table(pa.table(scores), folder / "predictions" / f"part-{k}.parquet", row_group_size=2**17)
+
+
+def read(folder: Path, mine: list[int]) -> int:
+    from vicinal.tables import open_table
+
+    return sum(len(c) for k in mine for c in open_table(folder / "table" / f"part-{k}.parquet").chunks())
+
+
+def encode(folder: Path, mine: list[int]) -> int:
+    import vicinal
+
+    bundle = vicinal.load(folder / "run")
+    return sum(len(split) for k in mine for _, split in bundle.stream(folder / "table" / f"part-{k}.parquet"))
+
+
+def step(folder: Path, mine: list[int]) -> int:
+    import torch
+
+    from vicinal import Mixup
+
+    network = torch.nn.Sequential(torch.nn.Linear(COLUMNS, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2))
+    optimizer, objective = torch.optim.AdamW(network.parameters()), Mixup(alpha=0.2)
+    x, y = torch.randn(1024, COLUMNS), torch.randint(2, (1024,))
+    steps = 60 * len(mine)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        objective(network, x, y).backward()
+        optimizer.step()
+    return steps * len(y)
+
+
+def predict(folder: Path, mine: list[int]) -> int:
+    import vicinal
+    from vicinal.predictions import write
+
+    bundle, n = vicinal.load(folder / "run"), 0
+    for k in mine:
+        blocks = bundle.stream(folder / "table" / f"part-{k}.parquet")
+        chunks = (({"row": rows}, bundle.calibrated(logits).numpy()) for rows, split in blocks
+                  for logits in bundle.iter_logits(split, batch_size=len(split)))  # fmt: skip
+        n += write(folder / f"out-{k}.parquet", bundle.classes, chunks)
+    return n
+
+
+def evaluate(folder: Path, mine: list[int]) -> int:
+    from vicinal.predictions import binary_of_file, evaluate_file
+
+    n = 0
+    for k in mine:
+        path = folder / "predictions" / f"part-{k}.parquet"
+        n += evaluate_file(path).n
+        binary_of_file(path)
+    return n
+
+
+STAGES: dict[str, Callable[[Path, list[int]], int]] = {
+    "read": read, "encode": encode, "train step": step, "predict": predict, "evaluate": evaluate
+}  # fmt: skip
+
+
+def worker(name: str, folder: Path, mine: list[int]) -> None:
+    """Do a stage for some shards, when told to; print the rows."""
+    import torch
+
+    torch.set_num_threads(1)
+    STAGES[name](folder, [])  # the imports
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(STAGES[name](folder, mine), flush=True)
+
+
+def processes(name: str, folder: Path, n: int) -> tuple[float, int]:
+    """Return the seconds that `n` processes take for all shards, and the rows."""
+    each = [[k for k in range(SHARDS) if k % n == i] for i in range(n)]
+    given = {**os.environ, "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.bench_scale", "--worker", name, "--folder", str(folder),
+             "--mine", ",".join(map(str, mine))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=given,
+        ) for mine in each
+    ]  # fmt: skip
+    for one in started:
+        assert one.stdout is not None
+        one.stdout.readline()
+    start = time.perf_counter()
+    for one in started:
+        assert one.stdin is not None
+        one.stdin.write("\n")
+        one.stdin.flush()
+    rows = sum(int(one.stdout.readline()) for one in started if one.stdout is not None)
+    seconds = time.perf_counter() - start
+    for one in started:
+        one.communicate()
+    return seconds, rows
+
+
+def memory(folder: Path) -> float:
+    """Return the peak memory of `vicinal evaluate` of all shards, in MB."""
+    code = (
+        "import resource, sys; sys.argv = ['vicinal', 'evaluate', sys.argv[1], '--json']\n"
+        "from vicinal.cli import main\n"
+        "try: main()\n"
+        "finally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder / "predictions")], capture_output=True, text=True, check=True
+    )
+    return float(done.stderr.split()[-1])
+
+
+def on_ray(folder: Path, rounds: int) -> list[list[str]]:
+    """Return the rows on Ray: `evaluate` of all shards by one and two workers, beside one process without it."""
+    import ray
+
+    from vicinal.predictions import binary_of_file, evaluate_file, open_file
+    from vicinal.runs.scheduler import Pool
+    from vicinal.runs.shards import evaluate_shards
+
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    file = open_file(folder / "predictions")
+
+    def alone() -> None:
+        evaluate_file(file)
+        binary_of_file(file)
+
+    ways: dict[str, Callable[[], object]] = {
+        "one process": alone,
+        "Ray, 1 worker": lambda: evaluate_shards(file, Pool(backend="ray", workers=1)),
+        "Ray, 2 workers": lambda: evaluate_shards(file, Pool(backend="ray", workers=2)),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(rounds + 1):  # the first turn starts the workers
+        for name, run in ways.items():
+            start = time.perf_counter()
+            run()
+            if turn:
+                times[name].append(time.perf_counter() - start)
+    ray.shutdown()
+    alone_s, one_s, two_s = (statistics.median(seconds) for seconds in times.values())
+    n = file.n_rows or 0
+    return [
+        ["one process", f"{alone_s:.2f} s", f"{n / alone_s / 1e6:.2f} M", "", ""],
+        ["Ray, 1 worker", f"{one_s:.2f} s", f"{n / one_s / 1e6:.2f} M", f"{one_s / alone_s:.2f} of one process", ""],
+        ["Ray, 2 workers", f"{two_s:.2f} s", f"{n / two_s / 1e6:.2f} M", f"{two_s / one_s:.2f} of one worker",
+         marked(f"≤ {GOAL:g}", two_s <= GOAL * one_s)],
+    ]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--worker")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--mine", default="")
+    parser.add_argument("--memory-only", action="store_true")
+    given = parser.parse_args()
+    if given.worker:
+        worker(given.worker, given.folder, [int(k) for k in given.mine.split(",") if k])
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make(folder, given.rows, features=not given.memory_only)
+        if not given.memory_only:
+            train = [
+                "train",
+                str(folder / "table" / "part-0.parquet"),
+                "--target",
+                "y",
+                "--model",
+                "mlp",
+                "--steps",
+                "20",
+            ]
+            subprocess.run(
+                [sys.executable, "-m", "vicinal", *train, "--out", str(folder / "run")], check=True, capture_output=True
+            )
+            rows = []
+            for stage in STAGES:
+                times: dict[int, list[float]] = {1: [], 2: []}
+                for _ in range(given.rounds):
+                    for n in times:
+                        seconds, counted = processes(stage, folder, n)
+                        times[n].append(seconds)
+                one, two = (statistics.median(times[n]) for n in (1, 2))
+                rate = [f"{counted / seconds / 1e6:.2f} M" for seconds in (one, two)]
+                rows.append([stage, *rate, f"{two / one:.2f}", marked(f"≤ {GOAL:g}", two <= GOAL * one)])
+            print(table([f"{given.rows:,} rows", "1 process, rows/s", "2 processes", "time of two", "goal"], rows))
+            print()
+            header = [f"evaluate {given.rows:,} rows, two classes", "time", "rows/s", "beside", "goal"]
+            print(table(header, on_ray(folder, given.rounds)))
+            print()
+        peak = memory(folder)
+        print(table(["`vicinal evaluate`, two classes", "peak memory", "goal"],
+                    [[f"{given.rows:,} rows", f"{peak:.0f} MB", marked(f"< {MEMORY} MB", peak < MEMORY)]]))  # fmt: skip
+        print(f"\n{versions('ray', 'pyarrow')}, load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
