@@ -86,9 +86,13 @@ def test_shards_elsewhere_measure_as_local_ones(where, request, tmp_path):
     assert open_table(tmp_path).fingerprint() == open_table(f"{place}/shards").fingerprint()
 
 
-@pytest.mark.parametrize("form", ["csv", "csv.gz", "csv.zip", "jsonl", "parquet", "npy", "xlsx"])
+FORMS = ["csv", "csv.gz", "csv.zip", "jsonl", "parquet", "feather", "arrows", "orc", "npy", "xlsx"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_every_form_reads_as_from_disk(form, memory, tmp_path):
     import pandas as pd
+    import pyarrow as pa
 
     frame = pd.DataFrame({"x": np.arange(9) / 8, "y": list("abcabcabc")})
     path = tmp_path / f"data.{form}"
@@ -101,8 +105,12 @@ def test_every_form_reads_as_from_disk(form, memory, tmp_path):
     elif form == "xlsx":
         pytest.importorskip("openpyxl")
         frame.to_excel(path, index=False)
+    elif form == "arrows":
+        arrow = pa.Table.from_pandas(frame)
+        with pa.ipc.new_stream(path, arrow.schema) as stream:
+            stream.write(arrow)
     else:
-        frame.to_parquet(path)
+        getattr(frame, f"to_{form}")(path)
     upload(tmp_path, memory)
     here, there = open_table(path), open_table(f"{memory}/data.{form}")
     assert [c.columns[n].to_pylist() for c in here.chunks() for n in here.columns] == [

@@ -19,7 +19,7 @@ import vicinal as library
 from tests.cli.running import refused, vicinal
 from tests.data import make
 from vicinal._atomic import read_sealed, sealed, write_json
-from vicinal.cli.predict import SET_KINDS
+from vicinal.cli.answers import SET_KINDS
 from vicinal.metrics import risk_threshold
 from vicinal.predictions import write
 from vicinal.runs import Run
@@ -89,7 +89,7 @@ def test_small_batches_are_written_together(trained: Path, tmp_path: Path, monke
     monkeypatch.setattr("vicinal.predictions.write", counted)
     words = ("--batch-size", 7, "--keep", "id", "--sets", 0.8, "--max-risk", 0.9)
     said, together = _predict(trained, tmp_path / "new.csv", tmp_path / "together.csv", *words)
-    monkeypatch.setattr("vicinal.cli.predict._GATHERED", 1)
+    monkeypatch.setattr("vicinal.cli.answers._GATHERED", 1)
     said_alone, alone = _predict(trained, tmp_path / "new.csv", tmp_path / "alone.csv", *words)
     assert written == [[300], [7] * 42 + [6]]
     pd.testing.assert_frame_equal(together, alone, check_exact=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from vicinal._checks import Argument, Sentence
 from vicinal._remote import as_path, is_remote
+from vicinal.cli.answers import AnswerCounter, Work, answered_chunks
 from vicinal.cli.console import Console
 from vicinal.cli.options import ShardOptions
-from vicinal.cli.predict import AnswerCounter, Work, answered_chunks
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vicinal._checks import require
+from vicinal._remote import is_remote
 from vicinal.tables.base import ROWS, BadRow, Chunk, Table
 from vicinal.tables.column_values import plain_text
 from vicinal.tables.file_access import content_fingerprint, readable_errors
@@ -55,15 +56,22 @@ def open_arrow(path: Path, form: str) -> ArrowFile:
     n_rows = None
     with readable_errors(path, form):
         if form == "ORC":
-            file = require("pyarrow.orc", "train").ORCFile(str(path))
-            schema, n_rows = file.schema, file.nrows
+            with _source(path) as source:
+                file = require("pyarrow.orc", "train").ORCFile(source)
+                schema, n_rows = file.schema, file.nrows
         else:
             with path.open("rb") as stream:
                 if stream.read(4) == _FIRST_VERSION:
                     raise ValueError(f"{str(path)!r} is Feather of version 1, which is not read: write version 2")
-            with require("pyarrow", "train").memory_map(str(path)) as source:
+            with _source(path) as source:
                 schema = _reader(path, source).schema
     return ArrowFile(path, columns_of(schema, n_rows), repeated=repeated_names(schema), form=form)
+
+
+def _source(path: Path) -> pa.NativeFile:
+    """Map a local file into memory; read one that lies elsewhere when asked."""
+    arrow = require("pyarrow", "train")
+    return arrow.PythonFile(path.open("rb"), "r") if is_remote(path) else arrow.memory_map(str(path))
 
 
 def _reader(path: Path, source: pa.NativeFile) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
@@ -74,7 +82,7 @@ def _reader(path: Path, source: pa.NativeFile) -> pa.RecordBatchFileReader | pa.
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    with require("pyarrow", "train").memory_map(str(path)) as source:
+    with _source(path) as source:
         reader = _reader(path, source)
         if hasattr(reader, "num_record_batches"):
             yield from (reader.get_batch(k) for k in range(reader.num_record_batches))
@@ -83,5 +91,6 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _stripes(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    file = require("pyarrow.orc", "train").ORCFile(str(path))
-    yield from (file.read_stripe(k, columns=list(names)) for k in range(file.nstripes))
+    with _source(path) as source:
+        file = require("pyarrow.orc", "train").ORCFile(source)
+        yield from (file.read_stripe(k, columns=list(names)) for k in range(file.nstripes))
