@@ -96,6 +96,13 @@ class _Measured:
         typer.Option(metavar="COLUMN", help="The column of groups of rows that are alike: intervals allow for it."),
     ] = None
     weight: Weight = None
+    reference: Annotated[
+        Path | None,
+        typer.Option(metavar="OLD", help="Labelled predictions of the same model from before: show what has changed."),
+    ] = None
+    paired: Annotated[
+        bool, typer.Option("--paired", help="Row i of FILE and of --reference is one sample: differences are paired.")
+    ] = False
 
 
 @handle_errors
@@ -126,6 +133,9 @@ def evaluate(
     use_device(measured.device)
     if not shards.is_here and (data is not None or _is_run(what)):
         raise ValueError(Sentence(Argument("backend"), " is for a predictions file: leave it out"))
+    if measured.reference is not None and (data is not None or _is_run(what)):
+        files = f" compares predictions files, and {str(what)!r} is a run's folder: `vicinal predict` writes them"
+        raise ValueError(Sentence(Argument("reference"), files))
     inputs = [what, *(probes.ood or ()), *(source for source in sources if source is not None)]
     check_report(report, inputs, overwrite=common.overwrite, data_root=probes.data_root)
     if data is None:
@@ -150,7 +160,10 @@ def evaluate(
         _refuse(
             replace(probes, sets=None, slice=None, parts=False), f"needs a run's folder: {str(what)!r} has no model"
         )
-        _evaluate_file(console, what, measured, file, probes, shards)
+        if measured.reference is not None:
+            _evaluate_shift(console, what, measured, file, probes, shards)
+        else:
+            _evaluate_file(console, what, measured, file, probes, shards)
 
 
 def _is_run(path: Path) -> bool:
@@ -224,6 +237,40 @@ def _refuse(given: FileOptions | _Probes | Written, why: str) -> None:
     for one in fields(given):
         if getattr(given, one.name) != one.default:
             raise ValueError(Sentence(Argument(one.name), f" {why}"))
+
+
+def _evaluate_shift(
+    console: Console, path: Path, measured: _Measured, file: FileOptions, probes: _Probes, shards: ShardOptions
+) -> None:
+    """Show accuracy and calibration of a predictions file beside those of an earlier one."""
+    from vicinal.metrics import METRICS
+    from vicinal.predictions import open_file
+    from vicinal.predictions.shift import ASSUMPTION, shift_of_files
+
+    _refuse(probes, "is for one file: leave --reference out")
+    if not shards.is_here:
+        raise ValueError(Sentence(Argument("backend"), " is for one file: leave --reference out"))
+    for name in ("group", "weight", "report"):
+        if getattr(measured, name) is not None:
+            raise ValueError(Sentence(Argument(name), " is for one file: leave --reference out"))
+    old = open_file(str(measured.reference), **vars(file))
+    named = open_file(path, **vars(replace(file, label=None)))
+    new = named if file.label not in named.others else open_file(path, **vars(file))
+    with console.stage("comparing"):
+        shift = shift_of_files(new, old, n_bins=measured.bins, paired=measured.paired)
+    console.event("result", {"path": str(path), **shift.to_dict()})
+    then, now = shift.reference, shift.now
+    if now is not None:
+        rows = [
+            [m.heading(measured.bins), m.text(then.metrics[name]), m.text(now.metrics[name]), m.text(change)]
+            for name, change in shift.changes.items()
+            if (m := METRICS[name])
+        ]
+        how = "paired" if shift.paired else "of independent rows"
+        columns = ["", f"then (n = {then.n:,})", f"now (n = {now.n:,})", "change"]
+        console.table(f"{path} and {measured.reference}, intervals {how}", columns, rows)
+    console.say(f"accuracy predicted from the confidences of {shift.n:,} rows: {percent(shift.predicted)}")
+    console.say(f"This {ASSUMPTION}.")
 
 
 def _evaluate_file(

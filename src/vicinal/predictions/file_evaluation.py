@@ -193,15 +193,20 @@ def _counted(file: PredictionsFile, chunk: FileChunk, total: Tally) -> tuple[Fil
     part = total.empty()
     if not len(chunk):
         return chunk, part
-    given: dict[str, Any] = {"labels": chunk.labels, "rows": chunk.rows}
     try:
-        if file.kind == "confidence":
-            given |= {"confidence": chunk.confidence, "predictions": chunk.predictions}
-            return chunk, part.update_confidences(**given)
-        return chunk, part.update(**given | {file.kind: chunk.scores})
+        return chunk, measured_chunk(file, chunk, part)
     except ValueError:
         file.check(chunk)
         raise
+
+
+def measured_chunk(file: PredictionsFile, chunk: FileChunk, tally: Tally) -> Tally:
+    """Return a tally with the rows of a chunk counted in."""
+    given: dict[str, Any] = {"labels": chunk.labels, "rows": chunk.rows}
+    if file.kind == "confidence":
+        given |= {"confidence": chunk.confidence, "predictions": chunk.predictions}
+        return tally.update_confidences(**given)
+    return tally.update(**given | {file.kind: chunk.scores})
 
 
 def slice_columns(file: PredictionsFile, slices: Sequence[str] | None) -> list[str]:
