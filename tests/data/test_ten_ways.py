@@ -70,9 +70,15 @@ def ways(folder: Path) -> dict[str, object]:
     frame.to_csv(folder / "zipped.csv.zip", index=False)
     frame.to_csv(folder / "utf16.tsv", index=False, sep="\t", encoding="utf-16")
     frame.to_csv(folder / "utf32.csv", index=False, encoding="utf-32")
+    frame.to_csv(folder / "unmarked.csv", index=False, encoding="utf-16-le")
+    (folder / "big-endian.csv").write_bytes(frame.to_csv(index=False, sep="|").encode("utf-16-be"))
+    views = pa.Table.from_pandas(frame, preserve_index=False)
+    views = views.set_column(2, "colour", views["colour"].cast(pa.string_view()))
+    pq.write_table(views, folder / "views.parquet")
     (folder / "excel.csv").write_text("sep=;\r\n" + frame.to_csv(index=False, sep=";"))
     text.to_excel(folder / "text-dates.xlsx", index=False)
-    made = ["stripes.orc", "frame.feather", "file.arrow", "stream.arrows", "zipped.csv.zip", "utf16.tsv", "utf32.csv"]
+    made = ["unmarked.csv", "big-endian.csv", "views.parquet"]
+    made += ["stripes.orc", "frame.feather", "file.arrow", "stream.arrows", "zipped.csv.zip", "utf16.tsv", "utf32.csv"]
     made += [
         "excel.csv",
         "text-dates.xlsx",
@@ -87,6 +93,9 @@ def ways(folder: Path) -> dict[str, object]:
     paths: dict[str, object] = {name: folder / name for name in [*made, "arrays.npz", "shards"]}
     arrow = pa.Table.from_pandas(frame)
     others = {"nullable": frame.convert_dtypes(), "arrow-backed": frame.convert_dtypes(dtype_backend="pyarrow")}
+    codes = views["colour"].combine_chunks().cast(pa.string()).dictionary_encode()
+    codes = pa.DictionaryArray.from_arrays(codes.indices, codes.dictionary.cast(pa.string_view()))  # as polars has it
+    others |= {"views": views, "view categories": views.set_column(2, "colour", codes)}
     return {**paths, **others, "frame": frame, "index": shuffled, "arrow": arrow, "stream": Stream(arrow)}
 
 
@@ -100,6 +109,7 @@ def test_what_is_no_such_table_is_refused_in_one_sentence(tmp_path):
     frame.to_parquet(tmp_path / "lie.csv")
     (tmp_path / "packed.csv").write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
     (tmp_path / "old.csv").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" * 9)
+    frame.drop(columns="when").to_json(tmp_path / "rows.json", orient="records")
     (tmp_path / "one.feather").write_bytes(b"FEA1" + bytes(60))
     (tmp_path / "cut.arrow").write_bytes(b"ARROW1\0\0" + bytes(60))
     (tmp_path / "cut.orc").write_bytes(b"ORC" + bytes(60))
@@ -114,6 +124,7 @@ def test_what_is_no_such_table_is_refused_in_one_sentence(tmp_path):
         "one.feather": "Feather of version 1",
         "cut.arrow": "no readable Arrow file",
         "cut.orc": "no readable ORC file",
+        "rows.json": "write an object a line to a .jsonl file",
         "plain.zip": "is an archive: name it after its table",
     }.items():
         with pytest.raises(ValueError, match=said):
@@ -150,4 +161,8 @@ def test_every_way_is_the_same_task(tmp_path):
 def test_polars_is_read(tmp_path):
     polars = pytest.importorskip("polars")
     frame = table()
-    assert load(polars.from_pandas(frame)).train._items.equal(load(frame).train._items)
+    given = polars.from_pandas(frame)
+    levels = polars.Enum(["red", "green", "blue", "none"])
+    coded = given.with_columns(polars.col("colour").cast(levels), polars.col("when").cast(polars.Date))
+    for way in (given, given.lazy(), coded):
+        assert load(way).train._items.equal(load(frame).train._items)

@@ -39,6 +39,8 @@ def open_data(source: object, kind: str | None, options: ReadOptions, target: st
     target
         The column of the class, whose names a Hugging Face data set keeps elsewhere.
     """
+    if hasattr(source, "collect_schema") and hasattr(source, "collect"):
+        source = source.collect()  # polars reads a lazy frame only now
     if hasattr(source, "columns") and hasattr(source, "iloc"):
         return from_frame(cast("pd.DataFrame", source))
     if hasattr(source, "__arrow_c_stream__"):

@@ -206,11 +206,21 @@ def is_index(name: str) -> bool:
 
 def plain_text(column: pa.Array) -> pa.Array:
     """Return text of other layouts, and categories of it, as plain text."""
-    pa = require("pyarrow", "train")
+    pa, column = require("pyarrow", "train"), _without_views(column)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    wide = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
-    return column.cast(pa.string()) if wide else as_text(column)
+    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else as_text(column)
+
+
+def _without_views(column: pa.Array) -> pa.Array:
+    """Return views of text or bytes, and categories of them, in the layout that Arrow's functions take."""
+    pa = require("pyarrow", "train")
+    if pa.types.is_dictionary(column.type):
+        values = _without_views(column.dictionary)
+        same = values is column.dictionary
+        return column if same else pa.DictionaryArray.from_arrays(column.indices, values, ordered=column.type.ordered)
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(column.type)
+    return column if plain is None else column.cast(plain)
 
 
 def as_text(column: pa.Array) -> pa.Array:
@@ -224,6 +234,7 @@ def as_text(column: pa.Array) -> pa.Array:
         if name == "arrow.uuid":
             return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
         column = column.storage.cast(pa.bool_()) if name == "arrow.bool8" else column.storage
+    column = _without_views(column)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
         return column

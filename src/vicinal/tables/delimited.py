@@ -174,7 +174,7 @@ def open_delimited(path: Path, separator: str | None, *, encoding: str | None, h
     codec = known_encoding(encoding or found)
     with readable_errors(path, "CSV"), unpacked(path, SUFFIXES) as stream:
         head = _first_rows(path, stream)
-    # Zero bytes are UTF-16 without a mark, or damage. pyarrow would read them as part of the cells.
+    # Zero bytes are damage. pyarrow would read them as part of the cells.
     if encoding is found is None and b"\0" in head:
         raise wrong_encoding(path, io.BytesIO(head), encoding)
     text = head.decode("utf-8-sig" if codec == "utf-8" else codec, "replace").lstrip("\ufeff")
@@ -256,7 +256,7 @@ def _detect_encoding(path: Path) -> str | None:
 
 
 def _read_as(encoding: str) -> Sentence:
-    name = {"cp1252": "Windows-1252 (Western European)", "utf-16": "UTF-16", "utf-32": "UTF-32"}[encoding]
+    name = {"cp1252": "Windows-1252 (Western European)"}.get(encoding, encoding.upper())
     return Sentence(f"it is not UTF-8 and is read as {name}: ", Argument("encoding"), " names another")
 
 

@@ -198,7 +198,7 @@ def known_encoding(encoding: str | None) -> str:
 
 
 def detect_encoding(stream: IO[bytes]) -> str | None:
-    """Return the encoding of text that is not UTF-8, where it is certain: UTF-16 or -32 by a mark, or Windows-1252.
+    """Return the encoding of text that is not UTF-8, where it is certain: UTF-16, UTF-32 by a mark, or Windows-1252.
 
     Letters beyond ASCII stand alone in Western European text. They are side by side in other alphabets and in damaged
     UTF-8. None means UTF-8 as far as this looks, or an encoding that the user must name.
@@ -214,6 +214,8 @@ def detect_encoding(stream: IO[bytes]) -> str | None:
             return "utf-32"
         if not before and block[:2] in (b"\xff\xfe", b"\xfe\xff"):
             return "utf-16"
+        if not before and (half := _unmarked_utf16(block)):
+            return half
         try:
             decoder.decode(block, final=not block)
         except UnicodeDecodeError:
@@ -222,6 +224,13 @@ def detect_encoding(stream: IO[bytes]) -> str | None:
             break
         before = block
     return None
+
+
+def _unmarked_utf16(block: bytes) -> str | None:
+    """Return which UTF-16 lacks its mark: most letters of a table are ASCII, with a zero on one side and never both."""
+    zero = np.frombuffer(block[: len(block) // 2 * 2], np.uint8).reshape(-1, 2) == 0
+    first, second = zero.mean(axis=0) if len(zero) else (0.0, 0.0)
+    return "utf-16-le" if not first and second > 0.5 else "utf-16-be" if not second and first > 0.5 else None
 
 
 def _is_western(block: bytes) -> bool:

@@ -96,6 +96,9 @@ def open_table(
             raise ValueError(
                 f"{str(place)!r} is an archive: name it after its table, as in 'data.csv.zip', or unpack it"
             )
+        if place.suffix.lower() == ".json":
+            lines = "to_json(…, orient='records', lines=True)"
+            raise ValueError(f"{str(place)!r} is no table: write an object a line to a .jsonl file; pandas: {lines}")
         forms = f"{_KNOWN}{', .npy or .npz' if arrays_too else ' or .npy'}"
         raise ValueError(f"{str(place)!r} is no table that can be read: pass a {forms} file, or a folder")
     return open_one(place)
