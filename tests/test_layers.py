@@ -17,7 +17,7 @@ SOURCE = Path(vicinal.__file__).parent
 
 #: Lower layers first, as the design lists them. A folder is one thing: its files may import each other.
 LAYERS = [
-    {"_typing", "_checks", "_lazy", "_memory", "_portable", "_remote"},
+    {"_typing", "_checks", "_lazy", "_memory", "_names", "_portable", "_remote"},
     {"_random", "_arrays", "_atomic"},
     {"losses", "mixing", "progress"},
     {"objectives", "metrics"},

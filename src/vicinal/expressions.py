@@ -15,11 +15,13 @@ import inspect
 import math
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import vicinal
 from vicinal._checks import nearest_names
-from vicinal.objectives.base import Objective
+
+if TYPE_CHECKING:
+    from vicinal.objectives.base import Objective
 
 _MAX_LENGTH = 10_000
 
@@ -41,6 +43,8 @@ def objective_class(name: str) -> type[Objective]:
     if name in vicinal.OBJECTIVES:
         public: type[Objective] = getattr(vicinal, name)
         return public
+    from vicinal.objectives.base import Objective
+
     entry = _installed()[name]
     found = entry.load()
     if not (isinstance(found, type) and issubclass(found, Objective)):
@@ -84,11 +88,9 @@ def parse(text: str) -> Objective:
         Mixup(alhpa=0.4)
               ^
     """
-    if not isinstance(text, str):
-        raise TypeError(f"text must be a string such as 'Mixup(alpha=0.4)', got {text!r}")
-    if len(text) > _MAX_LENGTH:
-        raise ValueError(f"a method expression has at most {_MAX_LENGTH} characters, got {len(text)}")
-    source = text.strip()
+    from vicinal.objectives.base import Objective
+
+    source = _checked(text)
     try:
         value = _Builder(source).build(_tree(source))
     except (RecursionError, MemoryError):
@@ -96,6 +98,34 @@ def parse(text: str) -> Objective:
     if not isinstance(value, Objective):
         _fail(source, "a method expression must build an objective, such as Mixup(alpha=0.4)", 1, 0)
     return value
+
+
+def check_method(text: str) -> None:
+    """Raise if `text` is no expression, or calls what is no objective. Parameters are for `parse`, which needs torch.
+
+    >>> check_method("LogitMix(Mxup())")
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown objective 'Mxup'; did you mean 'Mixup' or 'KMixup' or 'RegMixup'?
+        LogitMix(Mxup())
+                 ^
+    """
+    source = _checked(text)
+    builder = _Builder(source)
+    try:
+        for node in ast.walk(_tree(source)):
+            if isinstance(node, ast.Call):
+                builder.name_of(node.func)
+    except (RecursionError, MemoryError):
+        raise ValueError("the method expression is nested too deeply") from None
+
+
+def _checked(text: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a string such as 'Mixup(alpha=0.4)', got {text!r}")
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(f"a method expression has at most {_MAX_LENGTH} characters, got {len(text)}")
+    return text.strip()
 
 
 def _tree(source: str) -> ast.expr:
@@ -163,19 +193,24 @@ class _Builder:
 
     def _constructor(self, node: ast.expr) -> tuple[str, Callable[..., Any]]:
         """Return an objective class, or one of its alternate constructors, with its name."""
+        name, attr = self.name_of(node)
+        cls = objective_class(name)
+        if attr is None:
+            return name, cls
+        others = [n for n in dir(cls) if n[0] != "_" and isinstance(inspect.getattr_static(cls, n), classmethod)]
+        if attr not in others:
+            self._fail(node, f"{name} has no constructor {attr!r}{nearest_names(attr, others)}")
+        return f"{name}.{attr}", getattr(cls, attr)
+
+    def name_of(self, node: ast.expr) -> tuple[str, str | None]:
+        """Return the name of the objective that is called, and that of its alternate constructor if there is one."""
         match node:
             case ast.Name(id=name) if name in objective_names():
-                return name, objective_class(name)
+                return name, None
             case ast.Name(id=name):
                 self._fail(node, f"unknown objective {name!r}{nearest_names(name, objective_names())}")
             case ast.Attribute(value=ast.Name(id=owner), attr=attr) if owner in objective_names():
-                cls = objective_class(owner)
-                others = [
-                    n for n in dir(cls) if n[0] != "_" and isinstance(inspect.getattr_static(cls, n), classmethod)
-                ]
-                if attr not in others:
-                    self._fail(node, f"{owner} has no constructor {attr!r}{nearest_names(attr, others)}")
-                return f"{owner}.{attr}", getattr(cls, attr)
+                return owner, attr
             case _:
                 self._fail(node, "only public objectives can be called")
 

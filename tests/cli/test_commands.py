@@ -13,7 +13,7 @@ from textwrap import indent
 import pytest
 
 from tests.cli.running import refused, vicinal
-from vicinal import expressions
+from vicinal import _names, calibrators, expressions, models
 from vicinal.cli.app import app
 
 #: What takes seconds to import.
@@ -115,10 +115,71 @@ def test_a_card_is_found_however_it_is_written() -> None:
     assert "did you mean 'Mixup'" in refused("methods", "mixpu")
 
 
-def test_words_that_are_none() -> None:
-    assert "No such command 'tran'" in vicinal("tran", code=2).err
-    assert "--optimizer" in vicinal("train", "--optimzer", "sgd", code=2).err
-    assert "--epochs" in vicinal("train", "--epochs", "two", code=2).err
-    assert "--val" in vicinal("train", "--val", "many", code=2).err
-    assert "NAME=VALUE" in vicinal("train", "--model-option", "hidden", code=2).err
-    assert "--max-bad" in vicinal("predict", "run", "data", "--out", "x.csv", "--max-bad", "few", code=2).err
+#: Words that cannot be read, and what is said of them.
+UNREADABLE = {
+    "tran": "there is no command 'tran'; did you mean 'train'?\nSee vicinal --help.",
+    "--vresion": "there is no option --vresion; did you mean '--version'?\nSee vicinal --help.",
+    "train --optimzer sgd": "there is no option --optimzer; did you mean '--optimizer'?\nSee vicinal train --help.",
+    "train --epochs two": "--epochs must be an integer of at least 1, got 'two'",
+    "train --lr abc": "--lr must be a number above 0, got 'abc'",
+    "train --milestones 0.5 --milestones b": "--milestones must be a number of at least 0, got 'b'",
+    "train --lr": "give a value: --lr X",
+    "train --json=1": "--json takes no value",
+    "train a b": "'b' is too much: vicinal train [DATA] [OPTIONS]",
+    "calibrate a.csv": "FILE is missing: vicinal calibrate VALIDATION FILE [OPTIONS]",
+    "calibrate a.csv b.csv": "--out is missing: vicinal calibrate VALIDATION FILE [OPTIONS]",
+    "reproduce x --hours -1": "--hours must be a number of at least 0, got -1.0",
+    "reproduce x --more-seeds 0": "--more-seeds must be an integer from 1 to 10,000, got 0",
+    "compare --workers x": "--workers must be an integer, got 'x'",
+}
+
+
+@pytest.mark.parametrize("words", UNREADABLE)
+def test_words_that_cannot_be_read(words: str) -> None:
+    said = vicinal(*words.split(), code=2).err
+    assert said.startswith(f"Error: {UNREADABLE[words]}\n")
+    assert re.search(r"\nSee vicinal( \w+)? --help\.\n$", said)
+
+
+#: Names and values that are wrong, and what is said of them before torch is imported.
+WRONG = {
+    "train missing.csv": "there is no file or folder 'missing.csv'",
+    "train digitz": "did you mean 'digits'?",
+    "train --method Mxup()": "unknown objective 'Mxup'; did you mean 'Mixup'",
+    "train --method LogitMix(Mxup())": "unknown objective 'Mxup'; did you mean 'Mixup'",
+    "train --model resnet81": "there is no network 'resnet81'; did you mean 'resnet18'",
+    "train --calibrate platt": "--calibrate must be one of 'auto', 'none', 'temperature'",
+    "train --val many": "--val must be a share such as 0.15",
+    "train --model-option hidden": "--model-option must be NAME=VALUE",
+    "train --eval-data x.csv --map a": "--map must be NAME=NAME,…, got 'a'",
+    "train --eval-data x.csv": "there is no file or folder 'x.csv'",
+    "compare --model hgb,mlpp": "there is no network 'mlpp'; did you mean 'mlp'",
+    "compare": "name at least two methods, models, runs or files",
+    "compare --method ERM() --run gone": "there is no folder 'gone'",
+    "predict gone x.csv --out y.csv": "there is no folder 'gone'",
+    "audit gone": "there is no folder 'gone'",
+    "export gone --out x.onnx": "there is no folder 'gone'",
+    "calibrate a.csv b.csv --out c.csv --calibrator platt": "--calibrator must be one of 'auto', 'temperature'",
+    "evaluate gone.csv": "there is no file 'gone.csv'",
+    "reproduce z18-tab9": "there is no recipe 'z18-tab9'; did you mean",
+    "reproduce z18-tab2 --scale cpus": "--scale must be one of 'cpu', 'night', 'paper'",
+    "methods Mxup": "there is no method 'Mxup'; did you mean 'Mixup'",
+}
+
+
+def test_names_are_checked_before_torch_is_imported(tmp_path: Path) -> None:
+    main = _MAIN.replace("not ended.code", "ended.code == 1")
+    each = indent(f"sys.argv = ['vicinal', *words.split()]\n{main}print('END', file=sys.stderr)\n", "    ")
+    script = f"import json, sys\nfor words in {list(WRONG)!r}:\n{each}{_SAY}"
+    call = [sys.executable, "-c", script.format(slow=SLOW)]
+    done = subprocess.run(call, capture_output=True, text=True, check=True, encoding="utf-8", cwd=tmp_path)
+    for (words, said), shown in zip(WRONG.items(), done.stderr.split("END\n"), strict=False):
+        assert shown.startswith("Error: "), words
+        assert said in shown, words
+    assert "torch" not in json.loads(done.stdout.splitlines()[-1])
+
+
+def test_names_that_are_checked_early_are_all_there_are() -> None:
+    assert tuple(calibrators.CALIBRATORS) == _names.CALIBRATORS
+    assert {kind: tuple(models.names(kind)) for kind in _names.NETWORKS} == _names.NETWORKS
+    assert {*models.names("audio")} <= {*_names.NETWORKS["image"]}

@@ -70,5 +70,5 @@ def test_options_and_columns_are_checked_before_data_are_read(tmp_path: Path) ->
     path.write_text("a,b,kind\n" + "1,2,x\n3,4,y\n" * 3)
     assert "--target knd is no column of" in refused("train", path, "--target", "knd")
     assert "--optimizer must be one of" in refused("train", tmp_path / "missing.csv", "--optimizer", "adamm")
-    assert "--epochs must be" in refused("compare", tmp_path / "missing.csv", "--epochs", "0")
+    assert "--epochs must be" in refused("compare", tmp_path / "missing.csv", "--model", "mlp,hgb", "--epochs", "0")
     assert "did you mean 'resnet18'" in refused("train", tmp_path / "missing.csv", "--model", "resnet81")

@@ -132,12 +132,12 @@ def test_what_may_not_be_read_or_entered(tmp_path: Path) -> None:
     (closed / "q.csv").chmod(0)
     if os.access(closed / "q.csv", os.R_OK):
         pytest.skip("nothing is forbidden to the superuser")
-    assert "Invalid value for 'FILE|RUN'" in vicinal("evaluate", closed / "q.csv", code=2).err
+    assert "FILE|RUN must be a file or folder that you may read" in vicinal("evaluate", closed / "q.csv", code=2).err
     closed.chmod(0)
     try:
         for words in (("evaluate", closed / "q.csv"), ("train", closed)):
             assert "ermission denied" in refused(*words)
-        assert "Invalid value for 'FILE|RUN'" in vicinal("evaluate", closed, code=2).err
+        assert "FILE|RUN must be a file or folder that you may read" in vicinal("evaluate", closed, code=2).err
         files = (tmp_path / "p.csv", tmp_path / "p.csv")
         assert "ermission denied" in refused("calibrate", *files, "--out", closed / "o.csv")
         assert "ermission denied" in refused("evaluate", files[0], "--report", closed / "o.html")

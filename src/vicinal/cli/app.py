@@ -13,7 +13,7 @@ from vicinal.cli.compare import compare
 from vicinal.cli.doctor import doctor
 from vicinal.cli.evaluate import evaluate
 from vicinal.cli.export import export
-from vicinal.cli.help import SharedCommand
+from vicinal.cli.help import SharedCommand, SharedGroup
 from vicinal.cli.methods import methods
 from vicinal.cli.predict import predict
 from vicinal.cli.reproduce import reproduce
@@ -22,6 +22,7 @@ from vicinal.cli.train import train
 app = typer.Typer(
     name="vicinal",
     help="Train classifiers whose probabilities can be trusted, and prove it.",
+    cls=SharedGroup,
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -51,7 +52,7 @@ vicinal --help lists every command, vicinal methods the methods, and vicinal doc
 def _vicinal(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

@@ -11,6 +11,7 @@ import typer
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.help import command_line
+from vicinal.cli.inputs import check_run
 from vicinal.cli.options import CsvCommon, Report, takes_records
 from vicinal.cli.outputs import check_outputs, check_report
 
@@ -31,8 +32,9 @@ class _Method:
     by: Annotated[
         str,
         typer.Option(
+            metavar="|".join(_BY),
             help="cross-validation: models that did not see a sample judge its label, in all of the data. "
-            "aum: how its margin grew in training (Pleiss et al. 2020), for many classes."
+            "aum: how its margin grew in training (Pleiss et al. 2020), for many classes.",
         ),
     ] = "cross-validation"
     n_folds: Annotated[int, typer.Option("--folds", help="Trainings of the cross-validation.")] = 5
@@ -63,16 +65,17 @@ def audit(
     """
     from vicinal._checks import Argument, Sentence, choice, integer
 
-    console = Console(as_json=common.as_json)
-    with console.stage("starting"):
-        from vicinal.runs import Run
+    check_run(run)
     integer("n", n, low=1)
+    console = Console(as_json=common.as_json)
     if choice("by", method.by, _BY) == "aum" and out is not None:
         raise ValueError(Sentence(Argument("out"), " needs ", Argument("by", _BY[0])))
     if out is not None:
         from vicinal.predictions.writer import check_output
 
         check_output(out)
+    with console.stage("starting"):
+        from vicinal.runs import Run
     result = Run(run).result().of_classes()
     inputs, root = [str(run), result.experiment.source], result.experiment.data.get("data_root")
     check_report(report, inputs, overwrite=common.overwrite, data_root=root)

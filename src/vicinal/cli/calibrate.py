@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vicinal._checks import choice
+from vicinal._names import CALIBRATORS
 from vicinal.cli.console import Console
 from vicinal.cli.errors import as_options, handle_errors
 from vicinal.cli.options import CsvCommon, FileOptions, Predictions, Weight, takes_records
@@ -20,13 +22,17 @@ if TYPE_CHECKING:
     from vicinal.metrics import Evaluation
 
 
+#: What `--calibrator` takes.
+_CALIBRATOR = ("auto", *CALIBRATORS)
+
+
 @dataclass(frozen=True)
 class _Fitted:
     """How to calibrate."""
 
-    calibrator: Annotated[
-        str, typer.Option(metavar="auto|temperature|svs|sms|quadratic|isotonic|…", help="How to calibrate.")
-    ] = "temperature"
+    calibrator: Annotated[str, typer.Option(metavar="NAME", help=f"How to calibrate: {', '.join(_CALIBRATOR)}.")] = (
+        "temperature"
+    )
     check: Annotated[bool, typer.Option(help="Apply it only if it helps by cross-validation on the first file.")] = True
     group: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Groups of rows that are alike: the check keeps each together.")
@@ -49,6 +55,7 @@ def calibrate(
     common: CsvCommon,
 ) -> None:
     """Repair probabilities: fit on the first file, apply to the second."""
+    choice("calibrator", fitting.calibrator, _CALIBRATOR)
     from vicinal.predictions import calibrate_file, open_file
 
     console, save = Console(as_json=common.as_json), fitting.save

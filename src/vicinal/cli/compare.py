@@ -16,6 +16,7 @@ from vicinal._checks import Argument, Sentence, choice, integer
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.help import command_line
+from vicinal.cli.inputs import check_run
 from vicinal.cli.options import (
     MOST_SEEDS,
     Baselines,
@@ -125,7 +126,12 @@ def compare(
     Runs that are finished are kept: the same command again finishes what is missing, and methods or seeds can be added.
     """
     hold_portable(common.portable)
-    given.check(data)
+    models = [name.strip() for name in given.model.split(",")] if given.model else []
+    methods = what.methods(models)
+    integer("seeds", what.seeds, low=1, high=MOST_SEEDS)
+    given.check(data, methods, models)
+    for path in what.run or ():
+        check_run(path)
     console = Console(as_json=common.as_json)
     with console.stage("starting"):
         from vicinal.report import write_comparison
@@ -133,9 +139,6 @@ def compare(
         from vicinal.runs.baselines import ALWAYS, BASELINES
         from vicinal.runs.experiment import data_name
         from vicinal.runs.grid_parts import grid_parts
-    models = [name.strip() for name in given.model.split(",")] if given.model else []
-    methods = what.methods(models)
-    integer("seeds", what.seeds, low=1, high=MOST_SEEDS)
     base = Experiment(source=data, **{**vars(given), "model": next(iter(models), None)})
     shown.check(is_multilabel=base.is_multilabel)
     folder = what.out or Path("runs") / f"compare-{data_name(data)}"

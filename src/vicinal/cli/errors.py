@@ -56,18 +56,18 @@ def handle_errors(command: Callable[P, None]) -> Callable[P, None]:
                 with contextlib.nullcontext() if size is None else max_memory(str(size)):
                     command(*args, **{name: _at_home(value) for name, value in kwargs.items()})  # type: ignore[arg-type]
             except KeyboardInterrupt as interruption:
-                _say(str(interruption).removeprefix("stopped ") or "nothing more is done", label="Stopped")
+                say(str(interruption).removeprefix("stopped ") or "nothing more is done", label="Stopped")
                 raise typer.Exit(130) from None
             except SystemExit as ended:
                 if str(ended).startswith("stopped "):  # by SIGTERM, with how to resume
-                    _say(str(ended).removeprefix("stopped "), label="Stopped")
+                    say(str(ended).removeprefix("stopped "), label="Stopped")
                 raise
             except (typer.Exit, BrokenPipeError):  # a RuntimeError too; and a reader such as `head` that has enough
                 raise
             except _EXPECTED as error:
                 if os.environ.get("VICINAL_TRACEBACK"):
                     raise
-                _say(_explained(error))
+                say(_explained(error))
                 raise typer.Exit(1) from None
             finally:
                 _leave_process_group()
@@ -116,7 +116,8 @@ def _explained(error: BaseException) -> str:
     return as_options(message_of(error)) or type(error).__name__
 
 
-def _say(text: str, *, label: str = "Error", style: str = "bold red") -> None:
+def say(text: str, *, label: str = "Error", style: str = "bold red") -> None:
+    """Print a sentence on standard error, after a word that says what it is."""
     from rich.console import Console
     from rich.text import Text
 
@@ -132,7 +133,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *args: object
     """Show a warning of ours as a sentence; those about code are for its authors."""
     if os.environ.get("RANK", "0") == "0" and issubclass(category, UserWarning):
         text = message_of(message) if isinstance(message, Warning) else message
-        _say(as_options(text), label="Warning", style="bold yellow")
+        say(as_options(text), label="Warning", style="bold yellow")
 
 
 def _leave_process_group() -> None:

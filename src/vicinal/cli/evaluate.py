@@ -14,6 +14,7 @@ from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.help import command_line
+from vicinal.cli.inputs import CONFIG, check_source
 from vicinal.cli.options import (
     Common,
     FileOptions,
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from vicinal.probes import AttackErrors, BetweenCurves
     from vicinal.runs import Importance, RunResult
     from vicinal.runs.probes import OODResult
-
-#: What every run has. `vicinal.runs.layout` lists all names, and costs the import of torch.
-_CONFIG = "config.json"
 
 
 def _of_run(help: str, metavar: str) -> OptionInfo:
@@ -89,7 +87,10 @@ class _Measured:
     bins: Annotated[int, typer.Option(help="Bins of the calibration errors.")] = 15
     device: Annotated[
         str | None,
-        typer.Option(help="Where a run is measured: cpu, cuda, …; by default on the device that trained it."),
+        typer.Option(
+            metavar="NAME",
+            help="Where a run is measured: cpu, cuda, cuda:1, mps; by default on the device that trained it.",
+        ),
     ] = None
     group: Annotated[
         str | None,
@@ -130,6 +131,8 @@ def evaluate(
     """
     console, sources = Console(as_json=common.as_json), (data, probes.attack_from)
     report, bins = measured.report, measured.bins
+    if data is not None:
+        check_source(data, probes.data_root)
     use_device(measured.device)
     if not shards.is_here and (data is not None or _is_run(what)):
         raise ValueError(Sentence(Argument("backend"), " is for a predictions file: leave it out"))
@@ -172,7 +175,7 @@ def _is_run(path: Path) -> bool:
         return False
     from vicinal.tables import is_table
 
-    return (path / _CONFIG).exists() or not any(is_table(entry) for entry in path.iterdir())
+    return (path / CONFIG).exists() or not any(is_table(entry) for entry in path.iterdir())
 
 
 def _is_multilabel(run: Path, console: Console) -> bool:

@@ -9,6 +9,7 @@ import typer
 
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
+from vicinal.cli.inputs import check_run
 from vicinal.cli.options import Common, takes_records
 from vicinal.cli.outputs import check_outputs
 
@@ -23,6 +24,8 @@ def export(
     common: Common,
 ) -> None:
     """Write a trained model as ONNX, with its calibrator inside, checked with onnxruntime."""
+    check_run(run)
+
     import vicinal
 
     console = Console(as_json=common.as_json)

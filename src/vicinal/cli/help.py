@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+
+from vicinal._checks import nearest_names
+from vicinal.cli.errors import say
+from vicinal.cli.usage import explained, option_names, usage
 
 #: The options that `--help` shows, in this order. Commands that are not listed show all.
 COMMON = {
@@ -56,10 +60,9 @@ EXAMPLES = {
     ),
     "doctor": (("vicinal doctor", "versions, devices, and what is not installed"),),
 }
-#: What stands for a value that has no name of its own.
-_METAVARS = {int: "N", float: "X"}
 #: Characters before the text of an option.
 _INDENT = 30
+_COMMAND_INDENT = 16
 _WIDEST = 100
 
 
@@ -86,37 +89,68 @@ class SharedCommand(TyperCommand):
             complete.append(word)
             if word == "--pretrained" and (i == len(args) or args[i].startswith("--")):
                 complete.append("default")
-        return super().parse_args(ctx, complete)
+        with explained(self, ctx, complete):
+            return super().parse_args(ctx, complete)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help that `--help` shows."""
         formatter.write(help_text(self, ctx, full=False))
 
 
+class SharedGroup(TyperGroup):
+    """The command itself: what follows is the name of another, or an option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before the name of a command."""
+        with explained(self, ctx, args):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command of the name that was typed."""
+        if args[0] not in self.commands:
+            hint = nearest_names(args[0], self.commands)
+            say(f"there is no command {args[0]!r}{hint}\nSee {ctx.command_path} --help.")
+            raise typer.Exit(2)
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands."""
+        width = _width()
+        lines = [f"Usage: {ctx.command_path} COMMAND [OPTIONS]", "", *_paragraphs(self.help or "", width), "Commands:"]
+        for name, command in self.commands.items():
+            lines += _entry(name, (command.help or "").partition("\n\n")[0], width, _COMMAND_INDENT)
+        lines += ["", "Options:"]
+        for one in self.get_params(ctx):
+            lines += _entry(option_names(self, one), getattr(one, "help", ""), width, _COMMAND_INDENT)
+        formatter.write(
+            "\n".join([*lines, "", f"{ctx.command_path} COMMAND --help shows the options of a command.", ""])
+        )
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size().columns, _WIDEST)
+
+
 def help_text(command: Any, ctx: Any, *, full: bool) -> str:
     """Return the help of a command: usage, examples and options, in lines that fit the terminal."""
-    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    width = _width()
     params = command.get_params(ctx)
     arguments = [one for one in params if one.param_type_name == "argument"]
     options = [one for one in params if one.param_type_name == "option"]
-    words = [
-        ctx.command_path,
-        *(one.metavar if one.required or one.metavar[0] == "[" else f"[{one.metavar}]" for one in arguments),
-    ]
-    lines = [f"Usage: {' '.join(words)} [OPTIONS]", "", *_paragraphs(command.help or "", width), "Examples:"]
+    lines = [f"Usage: {usage(command, ctx)}", "", *_paragraphs(command.help or "", width), "Examples:"]
     for typed, what in EXAMPLES.get(command.name, ()):
         lines += [f"  {typed}", f"      {what}"]
-    lines += ["", *_group("Arguments", arguments, width)] if arguments else [""]
+    lines += ["", *_group("Arguments", command, arguments, width)] if arguments else [""]
     if full or command.name not in COMMON:
         panels: dict[str, list[Any]] = {}
         for one in options:
             panels.setdefault(getattr(one, "rich_help_panel", None) or "Options", []).append(one)
         for title, members in panels.items():
-            lines += _group(title, members, width)
+            lines += _group(title, command, members, width)
     else:
         by_name = {one.name: one for one in options}
         shown = [by_name[name] for name in (*COMMON[command.name], "as_json", "help") if name in by_name]
-        lines += _group("Options", shown, width)
+        lines += _group("Options", command, shown, width)
         lines += [f"{len(options) - len(shown)} more options: {ctx.command_path} --help-all", ""]
     return "\n".join(lines[:-1]) + "\n"
 
@@ -127,29 +161,20 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
         yield ""
 
 
-def _group(title: str, params: list[Any], width: int) -> Iterator[str]:
+def _group(title: str, command: Any, params: list[Any], width: int) -> Iterator[str]:
     yield f"{title}:"
     for one in params:
-        names = _names(one)
-        text = textwrap.wrap(
-            f"{one.help or ''}{_default(one)}".replace("`", ""), width - _INDENT, break_long_words=False
-        )
-        if len(names) > _INDENT - 4:  # never cut off: the text begins on the next line
-            yield f"  {names}"
-            names = ""
-        for i, line in enumerate(text):
-            yield f"  {names if i == 0 else '':{_INDENT - 2}}{line}"
+        yield from _entry(option_names(command, one), f"{one.help or ''}{_default(one)}", width, _INDENT)
     yield ""
 
 
-def _names(one: Any) -> str:
-    """Return an option's names and what stands for its value."""
-    if one.param_type_name == "argument":
-        return str(one.metavar)
-    names = ", ".join([*one.opts, *one.secondary_opts])
-    if one.is_flag:
-        return names
-    return f"{names} {one.metavar or _METAVARS.get(type(one.default), 'VALUE')}"
+def _entry(names: str, said: str, width: int, indent: int) -> Iterator[str]:
+    text = textwrap.wrap(said.replace("`", ""), width - indent, break_long_words=False, break_on_hyphens=False)
+    if len(names) > indent - 4:  # never cut off: the text begins on the next line
+        yield f"  {names}"
+        names = ""
+    for i, line in enumerate(text):
+        yield f"  {names if i == 0 else '':{indent - 2}}{line}"
 
 
 def _default(one: Any) -> str:

@@ -10,7 +10,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -19,10 +19,13 @@ import typer
 from typer.models import OptionInfo
 
 from vicinal._atomic import Json
-from vicinal._checks import Argument, Sentence, choice
+from vicinal._checks import Argument, ArgumentError, Sentence, choice
+from vicinal._names import CALIBRATORS, check_network
 from vicinal._portable import make_portable
 from vicinal._remote import as_path, is_remote
+from vicinal.cli.inputs import check_source
 from vicinal.data.options import command_options
+from vicinal.expressions import check_method
 from vicinal.training.config import check_options, options
 from vicinal.training.defaults import defaults_by_kind
 
@@ -107,7 +110,7 @@ class PoolOptions:
     backend: Annotated[
         str, typer.Option(metavar="loky|ray|dask", help="Where they run: this machine, or a cluster.")
     ] = "loky"
-    address: Annotated[str | None, typer.Option(help="Address of the cluster: auto, or HOST:PORT.")] = None
+    address: Annotated[str | None, typer.Option(metavar="auto|HOST:PORT", help="Address of the cluster.")] = None
     threads: Annotated[int, typer.Option(help="Threads of each training.")] = 1
     gpus: Annotated[float, typer.Option(help="GPUs of each training, here or on Ray; a fraction shares one.")] = 0.0
 
@@ -119,7 +122,7 @@ class ShardOptions:
     backend: Annotated[
         str, typer.Option(metavar="here|ray", help="Where shards are read: this process, or a Ray cluster.")
     ] = "here"
-    address: Annotated[str | None, typer.Option(help="Address of the cluster: auto, or HOST:PORT.")] = None
+    address: Annotated[str | None, typer.Option(metavar="auto|HOST:PORT", help="Address of the cluster.")] = None
     workers: Annotated[int | None, typer.Option(help="Shards at a time on the cluster; default: all that fit.")] = None
     gpus: Annotated[float, typer.Option(help="GPUs of each worker on the cluster; a fraction shares one.")] = 0.0
 
@@ -149,7 +152,7 @@ class FileOptions:
     kind: Annotated[str | None, _of_file("What the scores are.", "probs|logits|confidence")] = None
     columns: Annotated[list[str] | None, _of_file("A column of scores; once for each class.", "COLUMN")] = None
     classes: Annotated[list[str] | None, _of_file("A class, in the order of class numbers.", "NAME")] = None
-    encoding: Annotated[str | None, _of_file("Encoding of a text file, such as latin-1.")] = None
+    encoding: Annotated[str | None, _of_file("Encoding of a text file, such as latin-1.", "NAME")] = None
     missing: Annotated[str, _of_file("Missing values: fail, or drop their rows.", "error|drop")] = "error"
     normalise: Annotated[bool, _of_file("Divide probabilities by their sum.", flag="--normalise")] = False
 
@@ -171,10 +174,7 @@ def share_or_number(name: str, text: str) -> float | int:
     try:
         return float(text)
     except ValueError:
-        flag = f"'{_flag(name)}'"
-        raise typer.BadParameter(
-            f"must be a share such as 0.15, or a number such as 300, got {text!r}", param_hint=flag
-        ) from None
+        raise ArgumentError(name, text, "a share such as 0.15, or a number such as 300") from None
 
 
 def use_device(name: str | None) -> None:
@@ -267,6 +267,8 @@ _TRAINING = [
     if stated.in_command
 ]
 _CLASSES = [_Option("class_weight", str, "Let all classes count the same, however many samples they have.", "balanced")]
+#: What `--calibrate` takes: none, one that is chosen by cross-validation, or one by name.
+CALIBRATE = ("auto", "none", *CALIBRATORS)
 _EVALUATION = [
     _Option("eval_data", list[str], "Extra labelled data to evaluate on (another domain); may be repeated.", "DATA"),
     _Option(
@@ -280,7 +282,7 @@ _EVALUATION = [
     ),
     _Option("eval_development", list[str], "Fit the temperature for --eval-data on these; as --map.", "DATA"),
     _Option("watch", list[str], "Measure this at every evaluation of training; may be repeated.", "train|test|eval-1"),
-    _Option("calibrate", str, "How the probabilities are calibrated.", "auto|temperature|sms|isotonic|…"),
+    _Option("calibrate", str, f"How the probabilities are calibrated: {', '.join(CALIBRATE)}.", "NAME"),
     _Option("temperature", str, "How the temperature is fitted.", "newton|grid"),
     _Option("corrupt", float, "Relabel this share of the training samples at random, to study label noise."),
     _Option("new_subset_per_seed", bool, "Use another subset of --train-size samples for each seed."),
@@ -292,6 +294,8 @@ _PANELS = (
     ("Evaluation", _EVALUATION),
 )
 
+#: What an extra evaluation set reads.
+_SOURCES = ("source", "development")
 #: Options that name columns of the data.
 _COLUMNS = ("target", "group", "time", "weight", "drop", "text", "choice")
 #: Files whose header is read without the rest.
@@ -320,13 +324,20 @@ class Given:
 
     def inputs(self, data: str) -> list[str]:
         """Return what training on `data` reads: names that are no file or folder are ignored."""
-        extra = [str(entry[name]) for entry in self.eval_data for name in ("source", "development") if name in entry]
+        extra = [str(entry[name]) for entry in self.eval_data for name in _SOURCES if name in entry]
         start = (self.model, self.pretrained, self.model_options.get("vectors"))
         return [data, *extra, *(str(name) for name in start if name is not None)]
 
-    def check(self, data: str) -> None:
-        """Check options and names of columns before torch is imported and `data` are read, which takes seconds."""
+    def check(self, data: str, methods: Sequence[str], models: Sequence[str]) -> None:
+        """Check options and names before torch is imported and `data` are read, which takes seconds."""
         check_options(self.training)
+        choice("calibrate", self.calibrate, CALIBRATE)
+        for method in methods:
+            check_method(method)
+        for model in models:
+            check_network(model)
+        for source in (data, *(str(one[name]) for one in self.eval_data for name in _SOURCES if name in one)):
+            check_source(source, self.data.get("data_root"))
         for one in command_options():
             if self.data.get(one.name) is not None:
                 one.metadata["check"](one.name, self.data[one.name])
@@ -461,9 +472,7 @@ def _eval_sets(given: dict[str, Any]) -> tuple[dict[str, object], ...]:
             numbered = re.match(r"(\d+):", text)
             value = text[numbered.end() :] if numbered else text
             if not sets or (numbered and not 1 <= int(numbered[1]) <= len(sets)):
-                raise typer.BadParameter(
-                    f"{text!r} is for a set that no --eval-data names", param_hint=f"'{_flag(option)}'"
-                )
+                raise ArgumentError(option, text, "for a set that --eval-data names")
             for one in [sets[int(numbered[1]) - 1]] if numbered else sets:
                 one[field] = value if field == "development" else {**one.get(field, {}), **_pairs(option, value)}
     return tuple(sets)
@@ -479,10 +488,10 @@ def _pairs(option: str, text: str) -> dict[str, str]:
         try:
             return {str(name): str(value) for name, value in json.loads(text).items()}
         except ValueError:
-            raise typer.BadParameter(f"{text!r} is not a JSON object", param_hint=f"'{_flag(option)}'") from None
+            raise ArgumentError(option, text, "NAME=NAME,… or a JSON object") from None
     pairs = [pair for one in text.split(",") if (pair := _PAIR.match(one)) and pair[1] and pair[2]]
     if len(pairs) < text.count(",") + 1:
-        raise typer.BadParameter(f"must be NAME=NAME,…, got {text!r}", param_hint=f"'{_flag(option)}'")
+        raise ArgumentError(option, text, "NAME=NAME,…")
     return {pair[1].strip(): pair[2].strip() for pair in pairs}
 
 
@@ -491,7 +500,7 @@ def _model_options(words: list[str]) -> dict[str, object]:
     for word in words:
         name, equals, value = word.partition("=")
         if not (name and equals):
-            raise typer.BadParameter(f"--model-option must be NAME=VALUE, such as dropout=0.3, got {word!r}")
+            raise ArgumentError("model_option", word, "NAME=VALUE, such as dropout=0.3")
         try:
             options[name] = json.loads(value)
         except ValueError:

@@ -14,6 +14,7 @@ from vicinal._checks import ArgumentError, integer, number
 from vicinal.cli.answers import AnswerCounter, Answers, Work, answered_chunks
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
+from vicinal.cli.inputs import check_run, check_source
 from vicinal.cli.options import CsvCommon, Predictions, ShardOptions, Written, share_or_number, takes_records
 from vicinal.cli.outputs import check_outputs
 from vicinal.cli.predict_shards import predict_on_ray
@@ -31,12 +32,17 @@ class _Reading:
     ] = None
     device: Annotated[
         str | None,
-        typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps; by default on the device that trained the run."),
+        typer.Option(
+            metavar="NAME",
+            help="Where to compute: cpu, cuda, cuda:1, mps; by default on the device that trained the run.",
+        ),
     ] = None
     max_bad: Annotated[
         str, typer.Option(metavar="SHARE|NUMBER", help="Skip at most so many unreadable rows or files.")
     ] = "0.05"
-    encoding: Annotated[str | None, typer.Option(help="Encoding of a text file, such as latin-1.")] = None
+    encoding: Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of a text file, such as latin-1.")] = (
+        None
+    )
     header: Annotated[bool, typer.Option(help="Whether the first line of a table names the columns.")] = True
     max_pixels: Annotated[int, typer.Option(help="The most pixels of an image that is read.")] = 178_956_970
     data_root: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where named data sets are.")] = None
@@ -62,6 +68,9 @@ def predict(
     classes. Of a run of several targets it has the probability of each, and `prediction`, a JSON list of those above
     one half.
     """
+    check_run(run)
+    check_source(data, reading.data_root)
+
     from vicinal.predictions import write
     from vicinal.predictions.writer import check_output
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vicinal._checks import ArgumentError
 from vicinal._portable import make_portable
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
@@ -75,7 +76,9 @@ class _Evidence:
 class _Hardware:
     """How cells are trained and measured; those that change digits are for the paper scale."""
 
-    device: Annotated[str | None, typer.Option(help="Where to train and measure: cpu, cuda, cuda:1, mps.")] = None
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where to train and measure: cpu, cuda, cuda:1, mps.")
+    ] = None
     gpu_memory: Annotated[
         int | None, typer.Option(metavar="GB", help="Cut batches into micro-batches for 24 or 80 GB, by accumulation.")
     ] = None
@@ -116,6 +119,7 @@ def reproduce(
     A cell in a result is kept, and never trained again. Run the same command again to resume.
     """
     not_portable = make_portable()  # before torch is imported
+    asked = _asked(recipes or ["all"], scale)
 
     from vicinal.papers import execute
     from vicinal.runs.scheduler import Pool
@@ -130,7 +134,6 @@ def reproduce(
     if data_root is not None:
         os.environ["VICINAL_DATA"] = str(data_root.expanduser().resolve())
     folder = out or Path("reproduced") / scale
-    asked = _asked(recipes or ["all"], scale)
     if not (wanted.dry_run or wanted.check):
         for name in asked:  # cells are added to a result of ours
             check_outputs({"--out": folder / f"{name}.json"}, [], overwrite=common.overwrite)
@@ -172,9 +175,12 @@ def reproduce(
 
 def _asked(recipes: Sequence[str], scale: str) -> tuple[str, ...]:
     from vicinal._checks import choice
-    from vicinal.papers import SCALES, names
+    from vicinal.papers import SCALES, check_name, names
 
     choice("scale", scale, SCALES)
+    for name in recipes:
+        if name != "all":
+            check_name(name)
     return names() if "all" in recipes else tuple(dict.fromkeys(recipes))
 
 
@@ -186,7 +192,7 @@ def _plan(name: str, scale: str, out: Path, wanted: _Wanted, hardware: _Hardware
     seeds = _seeds(wanted.seeds, first)
     if wanted.more_seeds is not None:
         if seeds is not None:
-            raise typer.BadParameter("give --seeds or --more-seeds, not both")
+            raise ValueError("give --seeds or --more-seeds, not both")
         seeds = execute.further_seeds(name, out, wanted.more_seeds, first)
     given = {name: value for name, value in vars(hardware).items() if value not in (None, False)}
     recipe = Hardware(**given).of(get(name), scale) if given else get(name)
@@ -307,7 +313,7 @@ def _write_pages(docs: Path, results: Path | None, console: Console) -> None:
     from vicinal.papers import pages
 
     if results is None:
-        raise typer.BadParameter("--pages needs --results FOLDER, where the results are")
+        raise ValueError("--pages needs --results FOLDER, where the results are")
     written = pages.write(_existing(results), docs)
     console.event("pages", {"files": [str(path) for path in written]})
     console.say(f"{len(written)} files written below {docs}")
@@ -325,8 +331,8 @@ def _seeds(text: str | None, begin: int) -> Sequence[int] | None:
         return None
     first, dash, last = text.partition("-")
     if not (first.isdecimal() and (last.isdecimal() if dash else True)):
-        raise typer.BadParameter(f"must be a number such as 5, or a range such as 1010-1014, got {text!r}")
+        raise ArgumentError("seeds", text, "a number such as 5, or a range such as 1010-1014")
     wanted = range(int(first), int(last) + 1) if dash else range(begin, begin + int(first))
     if not wanted or wanted[-1] - wanted[0] >= MOST_SEEDS:
-        raise typer.BadParameter(f"must name 1 to {MOST_SEEDS:,} seeds, got {text!r}")
+        raise ArgumentError("seeds", text, f"1 to {MOST_SEEDS:,} seeds")
     return wanted

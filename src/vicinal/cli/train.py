@@ -75,7 +75,7 @@ def train(
     Run the same command again to resume a stopped run.
     """
     hold_portable(common.portable)
-    given.check(data)
+    given.check(data, [method] if method else [], [given.model] if given.model else [])
     console, report = Console(as_json=common.as_json), shown.report
     with console.stage("starting"):
         from vicinal.runs import Experiment, measure_baselines, run

@@ -12,7 +12,7 @@ from vicinal._lazy import on_first_use
 if TYPE_CHECKING:
     from vicinal.data.kind import Kind
     from vicinal.data.loading import load, load_from_config, read
-    from vicinal.data.named_datasets import NAMES
+    from vicinal.data.names import NAMES
     from vicinal.data.options import (
         AudioOptions,
         ImageOptions,
@@ -34,7 +34,7 @@ __all__ = ["load", "load_from_config", "SplitOptions", "ReadOptions", "TableOpti
 _HOMES = {
     ".kind": ["Kind"],
     ".loading": ["load", "load_from_config", "read"],
-    ".named_datasets": ["NAMES"],
+    ".names": ["NAMES"],
     ".options": ["AudioOptions", "ImageOptions", "ReadOptions", "SplitOptions", "TableOptions",
                 "TextOptions"],
     ".preprocessing": ["Preprocessing"],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,50 +21,11 @@ from numpy.typing import NDArray
 from vicinal._checks import Argument, Sentence, first_line, nearest_names, require
 from vicinal.data.class_folders import Folder, part_of
 from vicinal.data.image import Arrays
+from vicinal.data.names import TEN, TORCHVISION, NamedImages, roots
 from vicinal.data.published_folders import FOLDERS, cache, read_collection
 from vicinal.data.published_tables import PUBLISHED, NamedTable, read_published
 from vicinal.tables import Table, from_frame, read_arrays
 from vicinal.tables.file_access import fingerprint
-
-
-@dataclass(frozen=True)
-class _Named:
-    """A torchvision data set: the class, what else it takes, and what augmentation suits it."""
-
-    torchvision: str
-    augment: str = "standard"
-    classes: tuple[str, ...] = ()
-    idx: bool = False
-    """Whether it comes as the four IDX files of MNIST."""
-    split: bool = False
-    """Whether it takes `split="train"` instead of `train=True`."""
-
-
-_TEN = tuple(str(k) for k in range(10))
-_CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
-_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_STL10 = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
-_KANA = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
-
-_TORCHVISION = {
-    "mnist": _Named("MNIST", "crop", _TEN, idx=True),
-    "fashion-mnist": _Named("FashionMNIST", "standard", _CLOTHES, idx=True),
-    "kmnist": _Named("KMNIST", "crop", _KANA, idx=True),
-    "usps": _Named("USPS", "crop", _TEN),
-    "svhn": _Named("SVHN", "crop", _TEN, split=True),
-    "cifar10": _Named("CIFAR10", "standard", _CIFAR10),
-    "cifar100": _Named("CIFAR100"),
-    "stl10": _Named("STL10", "standard", _STL10, split=True),
-}
-
-#: Every name that `load` knows besides files, folders and `hf:NAME`.
-NAMES = ("digits", *_TORCHVISION, *FOLDERS, *PUBLISHED)
-
-
-def roots(data_root: str | Path | None) -> list[Path]:
-    """Return the folders in which data sets are looked for."""
-    given = data_root or os.environ.get("VICINAL_DATA")
-    return [Path(given).expanduser()] if given else []
 
 
 def from_name(name: str, data_root: str | Path | None = None) -> Arrays | NamedTable | Folder | Path:
@@ -75,7 +36,7 @@ def from_name(name: str, data_root: str | Path | None = None) -> Arrays | NamedT
         return read_published(name, roots(data_root))
     if name in FOLDERS:
         return read_collection(name, roots(data_root))
-    entry = _TORCHVISION[name]
+    entry = TORCHVISION[name]
     for folder in _homes(name, entry, data_root):
         for path in sorted(folder.glob(f"{name}*.npz")):
             arrays = from_npz(path)
@@ -150,11 +111,11 @@ def from_hub(name: str, target: str | None) -> Table:
 def _digits() -> Arrays:
     bunch = require("sklearn.datasets", "train").load_digits()
     images = np.round(bunch.images * (255 / 16)).astype(np.uint8)
-    arrays = _from_arrays("digits", {"train": (images, bunch.target)}, _TEN, "none")
+    arrays = _from_arrays("digits", {"train": (images, bunch.target)}, TEN, "none")
     return replace(arrays, parts=None)
 
 
-def _homes(name: str, entry: _Named, data_root: str | Path | None) -> Iterator[Path]:
+def _homes(name: str, entry: NamedImages, data_root: str | Path | None) -> Iterator[Path]:
     """Yield the folders that may hold a data set's files."""
     for root in roots(data_root):
         for folder in (
@@ -181,7 +142,7 @@ def _idx_file(folder: Path, part: str, what: str) -> Path | None:
     return None
 
 
-def _from_idx(name: str, folder: Path, entry: _Named) -> Arrays:
+def _from_idx(name: str, folder: Path, entry: NamedImages) -> Arrays:
     data = {}
     for part in ("train", "test"):
         images, labels = _idx_file(folder, part, "images"), _idx_file(folder, part, "labels")
@@ -205,7 +166,7 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape)
 
 
-def _from_stl10(folder: Path, entry: _Named) -> Arrays:
+def _from_stl10(folder: Path, entry: NamedImages) -> Arrays:
     """Read the published files: 3 × 96 × 96 bytes an image, each channel column by column; labels from 1."""
     data = {}
     for part in ("train", "test"):
@@ -218,7 +179,7 @@ def _from_stl10(folder: Path, entry: _Named) -> Arrays:
     return _from_arrays("stl10", data, entry.classes, entry.augment)
 
 
-def _from_torchvision(name: str, entry: _Named, data_root: str | Path | None) -> Arrays:
+def _from_torchvision(name: str, entry: NamedImages, data_root: str | Path | None) -> Arrays:
     datasets = require("torchvision.datasets", "train")
     root = next(iter(roots(data_root)), cache())
     data, classes = {}, entry.classes

@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from vicinal.data.splitting import stratified_split
 from vicinal.tables import from_rows
 from vicinal.tables.in_memory import InMemory
 
@@ -195,6 +194,8 @@ def _with_development(parts: list[str], labels: Sequence[Any], share: float) -> 
     """Return the parts with a share of the test set, drawn by class, as validation set."""
     test = [i for i, part in enumerate(parts) if part == "test"]
     numbers = {label: k for k, label in enumerate(sorted({labels[i] for i in test}))}
+    from vicinal.data.splitting import stratified_split  # torch, which the names of the tables do not need
+
     drawn = stratified_split([numbers[labels[i]] for i in test], val=share, test=0.0, seed=0)["val"]
     chosen = {test[i] for i in drawn}
     return ["val" if i in chosen else part for i, part in enumerate(parts)]

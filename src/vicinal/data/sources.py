@@ -10,6 +10,7 @@ from vicinal._remote import as_path, is_remote
 from vicinal.data import class_folders, named_datasets
 from vicinal.data.class_folders import Folder
 from vicinal.data.image import Arrays
+from vicinal.data.names import NAMES, roots
 from vicinal.data.options import ReadOptions
 from vicinal.data.published_folders import with_published_split
 from vicinal.data.registry import FILE_KINDS
@@ -52,16 +53,16 @@ def open_data(source: object, kind: str | None, options: ReadOptions, target: st
     if isinstance(source, str):
         if source.startswith("hf:"):
             return named_datasets.from_hub(source.removeprefix("hf:"), target)
-        if source.lower().replace("_", "-") in named_datasets.NAMES:
+        if source.lower().replace("_", "-") in NAMES:
             opened = _named(source, options.data_root)
             if not isinstance(opened, Path):
                 return opened
             source = opened
-    path = class_folders.find(str(source), named_datasets.roots(options.data_root))
+    path = class_folders.find(str(source), roots(options.data_root))
     if path is None:
         if is_pattern(Path(source).expanduser()):
             return open_table(source, encoding=options.encoding, header=options.header)
-        raise class_folders.missing(str(source), named_datasets.NAMES)
+        raise class_folders.missing(str(source), NAMES)
     return _open_folder(path, kind, options) if path.is_dir() else _open_file(path, options)
 
 

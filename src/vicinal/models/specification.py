@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from torch import nn
@@ -337,21 +335,6 @@ def names(kind: str | None = None) -> list[str]:
     if kind is None:
         return sorted({*NETWORKS, *FAMILIES["text"].names()})
     return FAMILIES[choice("kind", kind, KINDS)].names()
-
-
-def check_spelling(name: str | None) -> None:
-    """Refuse a name that is no network's but almost. Any other may be a checkpoint, which the kind of data decides.
-
-    >>> check_spelling("resnet81")
-    Traceback (most recent call last):
-    ...
-    ValueError: there is no network 'resnet81'; did you mean 'resnet18' or 'resnet101' or 'resnext101'?
-    """
-    known = sorted({each for family in FAMILIES.values() for each in family.names()})
-    if name is None or name in known or any(mark in name for mark in ":/\\") or Path(name).exists():
-        return
-    if difflib.get_close_matches(name, known, n=1, cutoff=0.8):
-        raise ValueError(f"there is no network {name!r}{nearest_names(name, known)}")
 
 
 def features_of(name: str | None) -> str:

@@ -17,14 +17,16 @@ from vicinal._checks import nearest_names
 from vicinal._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from vicinal.papers.base import PAPERS, SCALES, Recipe, Scale
+    from vicinal.papers.base import Recipe, Scale
     from vicinal.papers.claims import Judged
     from vicinal.papers.results import Result
+    from vicinal.papers.titles import PAPERS, SCALES
 
 __all__ = ["PAPERS", "SCALES", "Judged", "Recipe", "Result", "Scale", "get", "names"]
 
 __getattr__ = on_first_use(
-    __name__, {".base": ["PAPERS", "SCALES", "Recipe", "Scale"], ".claims": ["Judged"], ".results": ["Result"]}
+    __name__,
+    {".base": ["Recipe", "Scale"], ".claims": ["Judged"], ".results": ["Result"], ".titles": ["PAPERS", "SCALES"]},
 )
 
 
@@ -35,7 +37,7 @@ def names() -> tuple[str, ...]:
     >>> "z18-tab2" in names()
     True
     """
-    from vicinal.papers.base import PAPERS
+    from vicinal.papers.titles import PAPERS
 
     every = [module.name for module in pkgutil.iter_modules(__path__) if module.name[:3].upper() in PAPERS]
     order = list(PAPERS)
@@ -44,12 +46,17 @@ def names() -> tuple[str, ...]:
     )
 
 
+def check_name(name: str) -> None:
+    """Refuse a name that is no recipe's."""
+    if name not in names():
+        raise ValueError(f"there is no recipe {name!r}{nearest_names(name, names())}")
+
+
 def get(name: str) -> Recipe:
     """Return a recipe by its name."""
     from vicinal.papers.base import Recipe
 
-    if name not in names():
-        raise ValueError(f"there is no recipe {name!r}{nearest_names(name, names())}")
+    check_name(name)
     recipe = importlib.import_module(f"vicinal.papers.{name.replace('-', '_')}").RECIPE
     if not isinstance(recipe, Recipe):
         raise TypeError(f"RECIPE of {name} must be a Recipe, got {type(recipe).__name__}")

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from vicinal.data.class_folders import find
-from vicinal.data.named_datasets import roots
+from vicinal.data.names import roots
 from vicinal.papers.claims import FIRST_SEED, LOOKS, AtLeast, Claim, Key, Pair
+from vicinal.papers.titles import SCALES
 from vicinal.runs import Experiment
 
 if TYPE_CHECKING:
@@ -23,19 +24,9 @@ if TYPE_CHECKING:
     from vicinal.papers.results import Measured, Result
     from vicinal.papers.trained import Trained
 
-SCALES = ("cpu", "night", "paper")
-
 T = TypeVar("T")
 #: What all three scales have in common, or that of each.
 Each: TypeAlias = "T | tuple[T, T, T]"
-
-PAPERS = {
-    "Z18": "mixup: Beyond Empirical Risk Minimization (Zhang, Cisse, Dauphin & Lopez-Paz 2018)",
-    "T19": "On Mixup Training (Thulasidasan, Chennupati, Bilmes, Bhattacharya & Michalak 2019)",
-    "L22": "Logit Mixing Training for More Reliable and Accurate Prediction (Bang et al. 2022)",
-    "P22": "On the Calibration of Pre-trained Language Models using Mixup (Park & Caragea 2022)",
-    "W21": "MixUp Training for the Transformer Architecture (Zhang & Vaidya 2021)",
-}
 
 #: Options of data, networks, training or measures, by name. Their receiver checks them.
 Settings: TypeAlias = "Mapping[str, Any]"

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vicinal.papers import pages
-from vicinal.papers.base import PAPERS, Recipe
+from vicinal.papers.base import Recipe
 from vicinal.papers.deviations import deviations, seed_varies
 from vicinal.papers.page_tables import beside, claim_rows
 from vicinal.papers.plots import has_line
 from vicinal.papers.results import Result
+from vicinal.papers.titles import PAPERS
 from vicinal.report.page import write_page
 
 

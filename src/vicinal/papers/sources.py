@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vicinal.data.class_folders import find
-from vicinal.data.named_datasets import from_name, roots
+from vicinal.data.named_datasets import from_name
+from vicinal.data.names import roots
 from vicinal.papers.base import Recipe
 
 

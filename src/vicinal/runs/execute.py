@@ -23,19 +23,19 @@ from vicinal import _random, data, losses, models
 from vicinal._atomic import DamagedFileError, Json, checksum, json_pieces
 from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names
 from vicinal._memory import check_size
+from vicinal._names import check_network
 from vicinal._remote import local_path
 from vicinal.calibrators import Calibrator, TemperatureScaling, calibrate, cross_validate
 from vicinal.calibrators.two_logits import two_logits
 from vicinal.data import ReadOptions, Split, Task
 from vicinal.data.class_folders import find
-from vicinal.data.named_datasets import roots
+from vicinal.data.names import roots
 from vicinal.data.registry import KINDS
 from vicinal.data.text import TextPreprocessing
 from vicinal.data.tokens import Words
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate_slices
 from vicinal.models import ModelSpec
-from vicinal.models.specification import check_spelling
 from vicinal.objectives.base import Objective
 from vicinal.objectives.sequence import mixed_at_embeddings
 from vicinal.probes.label_noise import noise_errors
@@ -296,7 +296,7 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
 def check_names(experiment: Experiment) -> None:
     """Refuse a typing error in the method or the network before the data are read."""
     parse(experiment.method)
-    check_spelling(experiment.model)
+    check_network(experiment.model)
 
 
 def _made_ready(experiment: Experiment, task: Task, extra_sets: dict[str, _EvalData], say: Say) -> _Ready:
