@@ -57,6 +57,17 @@ def test_the_arrays_say_what_scikit_learn_says(n_classes: int, leaves: int) -> N
 
 
 @pytest.mark.parametrize("leaves", [9, 40])
+def test_many_rows_are_answered_in_blocks(leaves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 5)).astype(np.float32)
+    model = Boosted(5, 3, iterations=8, leaves=leaves)
+    fitted(x, rng.integers(0, 3, 300), model)
+    at_once = model(torch.from_numpy(x))
+    monkeypatch.setattr("vicinal.models.boosted._CELLS", 24 * 70)
+    torch.testing.assert_close(model(torch.from_numpy(x)), at_once, rtol=0, atol=1e-6)  # the order of sums differs
+
+
+@pytest.mark.parametrize("leaves", [9, 40])
 def test_trees_of_a_single_leaf_count_wherever_they_stand(leaves: int) -> None:
     x = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
     model = Boosted(2, 2, iterations=9, leaves=leaves)
@@ -114,7 +125,7 @@ def test_places_that_are_none_are_refused() -> None:
 @pytest.mark.parametrize(("name", "value"), [("feature", 5), ("feature", -1), ("left", 17), ("right", -3)])
 def test_trees_that_lead_nowhere_are_refused(name: str, value: int) -> None:
     trees = Boosted(5, 3, iterations=2, leaves=9).state_dict()
-    trees[name][1, 2, 3] = value
+    trees[name][0, 2, 3] = value
     with pytest.raises(ValueError, match=f"the trees are damaged: {name} must be in"):
         Boosted(5, 3, iterations=2, leaves=9).load_state_dict(trees)
 

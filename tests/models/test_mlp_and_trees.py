@@ -77,3 +77,9 @@ def test_of_many_classes_there_are_fewer_trees_and_of_very_many_none() -> None:
     assert models.specify(**about, n_classes=301).name == "two-view-mlp"
     assert models.specify("mlp-and-trees", **about, n_classes=9000).options["iterations"] == 1
     assert models.specify(**about, n_classes=100, iterations=70).options["iterations"] == 70
+
+
+def test_more_rows_have_more_and_larger_trees() -> None:
+    about = {"kind": "tabular", "input_shape": (8,), "n_classes": 20}
+    options = [models.specify(**about, n_train=n).options for n in (4999, 5000, 20_000, 10**6)]
+    assert [(o["iterations"], o["leaves"]) for o in options] == [(100, 15), (300, 15), (300, 31), (300, 63)]

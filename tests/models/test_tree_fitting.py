@@ -43,11 +43,13 @@ def test_as_many_trees_are_taken_as_suit_held_out_rows() -> None:
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(400, 3)).astype(np.float32))
     y = torch.from_numpy((x[:, 0].numpy() + rng.normal(size=400) > 0).astype(int))
-    trees = Boosted(3, 2, iterations=60)
+    trees = Boosted(3, 2, iterations=160)
     train, val = (gather(trees, [(x[part], y[part], None)]) for part in (slice(200), slice(200, 400)))
-    history = grow(trees, train, val)
+    history, n_trees = grow(trees, train, val)
     best = int(np.argmin([line["val_nll"] for line in history]))
+    assert best == n_trees - 1 == len(trees.feature) - 1
     assert 0 < best < 50  # more trees learn the noise by heart
+    assert len(history) == best + 31  # and growing has stopped
     nll = torch.nn.functional.cross_entropy(trees(x[200:]).double(), y[200:])
     assert history[best]["val_nll"] == pytest.approx(float(nll), abs=1e-6)
     assert history[-1]["loss"] < history[best]["loss"]

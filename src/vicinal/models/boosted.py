@@ -22,7 +22,7 @@ Additive Ensembles of Regression Trees", SIGIR 2015.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,9 +30,13 @@ from torch import Tensor, nn
 
 from vicinal._checks import ArgumentError, integer, number
 
+#: The arrays of trees, `[trees, outputs, nodes]`.
+_ARRAYS = ("feature", "threshold", "left", "right", "value")
 #: Leaves that a word has bits for, the sign left alone; and a word of them all.
 _BITS = 31
 _ALL = 2**_BITS - 1
+#: Trees times rows that are looked at together: more would not stay in the processor's cache.
+_CELLS = 2**20
 
 
 class Boosted(nn.Module):
@@ -85,7 +89,7 @@ class Boosted(nn.Module):
         self.rate, self.depth = number("rate", rate, above=0), integer("depth", depth, low=1)
         self.l2 = number("l2", l2, low=0)
         self.outputs = 1 if integer("n_classes", n_classes, low=2) == 2 else n_classes
-        shape = (self.iterations, self.outputs, 2 * self.leaves - 1)
+        shape = (1, self.outputs, 2 * self.leaves - 1)  # of one tree, until there are more
         # Node 0 of zeros leads to itself and is worth nothing: a tree that is not there.
         for name in ("feature", "left", "right"):
             self.register_buffer(name, torch.zeros(shape, dtype=torch.int64))
@@ -128,8 +132,7 @@ class Boosted(nn.Module):
         The nodes are structured arrays with the fields feature_idx, num_threshold, left, right, value and is_leaf; the
         baseline has a constant for each output.
         """
-        for name in ("feature", "threshold", "left", "right", "value"):
-            getattr(self, name).zero_()
+        self._hold(max(len(trees), 1))
         # In place, so that the buffers stay on the device of the module.
         self.baseline.copy_(torch.as_tensor(baseline).flatten())
         for t, of_iteration in enumerate(trees):
@@ -145,12 +148,29 @@ class Boosted(nn.Module):
                 self.value[t, k, :n] = torch.tensor(nodes["value"].astype("float64"))
         self._arrange()
 
+    def _hold(self, n_trees: int) -> None:
+        """Make the arrays those of so many trees for each class, all zeros: `iterations` may be many more."""
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            setattr(self, name, array.new_zeros(n_trees, *array.shape[1:]))
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        """Make room for the trees that were saved, if they are no more than `iterations`."""
+        saved = state_dict.get(f"{prefix}feature")
+        if isinstance(saved, Tensor) and saved.ndim and 1 <= len(saved) <= self.iterations:
+            self._hold(len(saved))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits `[B, n_classes]`."""
         return self.logits_of(self.columns(x))
 
     def logits_of(self, columns: Tensor) -> Tensor:
         """Return the logits of rows by what trees see of them, `[n_columns, B]`."""
+        most = max(_CELLS // (len(self.feature) * self.outputs), 16)
+        # A graph that is exported takes batches of any size, and must not hold this one's.
+        if columns.device.type == "cpu" and not torch.compiler.is_compiling() and columns.shape[1] > most:
+            return torch.cat([self.logits_of(some) for some in columns.split(most, dim=1)])
         values = self._by_tests(columns) if self.leaves <= _BITS else self._by_levels(columns)
         logits: Tensor = values.unflatten(0, (-1, self.outputs)).sum(dim=0).T + self.baseline
         # Two classes have one output, the log-odds of the second: a zero beside it makes them logits.
@@ -172,7 +192,7 @@ class Boosted(nn.Module):
     def _by_levels(self, columns: Tensor) -> Tensor:
         """Return the same by going down, all rows and trees a level at a time."""
         n_nodes = self.feature.shape[2]
-        root = (n_nodes * torch.arange(self.iterations * self.outputs, device=columns.device))[:, None]
+        root = (n_nodes * torch.arange(len(self.feature) * self.outputs, device=columns.device))[:, None]
         feature, threshold, left, right, value = (
             nodes.flatten() for nodes in (self.feature, self.threshold, self.left, self.right, self.value)
         )

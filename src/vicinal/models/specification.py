@@ -39,8 +39,9 @@ _TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | MLPAndTrees | Tw
     "hgb": Boosted,
 }
 _MOST_CLASSES = 300
-#: Trees for each class beside a network, and of all classes, by default: every row meets every tree.
-_TREES, _MOST_TREES = 100, 3000
+#: Trees beside a network from so many training rows on: for each class and of all classes at most, and their leaves.
+#: More rows bear more and larger trees; validation rows choose how many are kept.
+_TREES = ((40_000, 1000, 6000, 63), (20_000, 1000, 6000, 31), (5_000, 1000, 6000, 15), (0, 100, 3000, 15))
 #: VGG on spectrograms has two fully-connected layers, and VGG-11 two convolutions (Z18 Section 3.3, which gives no
 #: sizes: 512 hidden units are ours).
 _SPEECH: dict[str, NetworkOptions] = {"vgg11": {"hidden": (512,), "stages": 2}, "vgg16": {"hidden": (512,)}}
@@ -70,6 +71,8 @@ class Inputs:
     """Ranges of places of one-hot features, which trees see as one number."""
     exclusive: bool = True
     """Whether the outputs are classes; else each is a label of its own."""
+    n_train: int = 0
+    """The number of training samples, 0 where it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,8 +217,10 @@ class _Tabular(Family):
         return self.builder(spec.name)(spec.input_shape[0], spec.n_classes, **spec.options)
 
     def settled(self, name: str, inputs: Inputs) -> NetworkOptions:
-        trees = max(min(_TREES, _MOST_TREES // inputs.n_classes), 1)
-        return {"iterations": trees} if name == "mlp-and-trees" else {}
+        if name != "mlp-and-trees":
+            return {}
+        each, most, leaves = next(trees for least, *trees in _TREES if inputs.n_train >= least)
+        return {"iterations": max(min(each, most // inputs.n_classes), 1), "leaves": leaves}
 
 
 class _Image(Family):
@@ -383,9 +388,10 @@ def specify(
     """Return the record of a network: the one named, or the default for this kind of data.
 
     The default for rows of a table is two MLPs with two views of it. Trees stand beside them if there are at most 300
-    classes: 100 for each class, and 3,000 in all. The default for images up to 64 px is PreAct ResNet-18 (16 channels
-    wide up to 16 px, else 64), above that torchvision's ResNet-18. Texts get the network that their tokenizer belongs
-    to, the sentence CNN or a transformer, and sounds a narrow ResNet-18.
+    classes: at most 100 for each class and 3,000 in all, from 5,000 training rows on 1,000 and 6,000. They have 15
+    leaves, 31 from 20,000 rows on, and 63 from 40,000. The default for images up to 64 px is PreAct ResNet-18 (16
+    channels wide up to 16 px, else 64), above that torchvision's ResNet-18. Texts get the network that their tokenizer
+    belongs to, the sentence CNN or a transformer, and sounds a narrow ResNet-18.
 
     Parameters
     ----------

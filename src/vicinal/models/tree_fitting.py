@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,8 +12,6 @@ from torch import Tensor
 
 from vicinal._atomic import Json
 from vicinal._checks import require
-from vicinal.metrics import Tally
-from vicinal.metrics.registry import watched
 from vicinal.models.boosted import Boosted
 from vicinal.progress import stage
 
@@ -24,6 +22,9 @@ if TYPE_CHECKING:
 _MOST_ROWS = 2**20
 #: The same for rows times trees of an iteration: scikit-learn holds three numbers for each.
 _MOST_SCORES = 2**25
+#: Growing stops once so many further trees for each class have not lowered the NLL of validation rows. So few trees
+#: are all grown: they cost little, and the NLL of few rows is uneven.
+_PATIENCE, _FEW_TREES = 30, 100
 #: Rows by which the loss of training is shown, and rows whose answers are compared with scikit-learn's.
 _SHOWN, _COMPARED = 10_000, 500
 
@@ -76,54 +77,70 @@ def _joined(parts: list[Seen]) -> Seen:
     return Seen(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def grow(trees: Boosted, train: Seen, val: Seen | None, *, seed: int = 0) -> list[Json]:
-    """Fit trees to some rows, keep as many as give others the lowest NLL, and return the metrics after each.
+class Grown(NamedTuple):
+    """What growing trees showed."""
 
-    The model says how many trees at most, and how large. Without validation rows all are taken.
+    history: list[Json]
+    """The mean loss on training rows and the NLL on validation rows after each tree."""
+    n_trees: int
+    """How many trees for each class are kept."""
+
+    @classmethod
+    def of(cls, losses: Sequence[float], val_nll: Sequence[float] | None) -> Grown:
+        """Return the record of losses after each tree; all trees are kept without validation rows."""
+        history: list[Json] = [{"step": k, "epoch": float(k), "loss": loss} for k, loss in enumerate(losses, start=1)]
+        if val_nll is None:
+            return cls(history, len(history))
+        for line, nll in zip(history, val_nll, strict=True):
+            line["val_nll"] = nll
+        return cls(history, 1 + int(np.argmin(val_nll)))
+
+
+def grow(trees: Boosted, train: Seen, val: Seen | None, *, seed: int = 0) -> Grown:
+    """Fit trees to some rows, and keep as many as give others the lowest NLL.
+
+    The model says how many trees at most, and how large. Growing stops once further trees do not lower the NLL. Without
+    validation rows all are taken.
     """
-    n_classes = max(trees.outputs, 2)
+    check_classes(max(trees.outputs, 2), train)
+    with stage("gradient boosting"):
+        fitted = _fitted(trees, train, val, seed)
+        # The first score is that of no tree.
+        losses, scores = -fitted.train_score_[1:], -fitted.validation_score_[1:]
+        grown = Grown.of(losses.tolist(), None if val is None else scores.tolist())
+        # scikit-learn has no public way to its trees. pyproject.toml bounds its version, and `_check` compares answers.
+        trees.set_trees([[tree.nodes for tree in each] for each in fitted._predictors[: grown.n_trees]],
+                        fitted._baseline_prediction)  # fmt: skip
+        _check(trees, fitted, train.x[:_COMPARED], grown.n_trees)
+    return grown
+
+
+def check_classes(n_classes: int, train: Seen) -> None:
+    """Refuse training rows that lack a class: libraries of trees number the classes they see."""
     if (n_met := len(np.unique(train.labels))) < n_classes:
         raise ValueError(f"gradient boosting needs rows of all {n_classes} classes, got {n_met}")
-    with stage("gradient boosting"):
-        fitted = _fitted(trees, train, seed)
-        history = _history(fitted, train, val)
-        n_trees = trees.iterations if val is None else 1 + int(np.argmin([line["val_nll"] for line in history]))
-        # scikit-learn has no public way to its trees. pyproject.toml bounds its version, and `_check` compares answers.
-        trees.set_trees([[tree.nodes for tree in each] for each in fitted._predictors[:n_trees]],
-                        fitted._baseline_prediction)  # fmt: skip
-        _check(trees, fitted, train.x[:_COMPARED], n_trees)
-    return history
 
 
-def _fitted(trees: Boosted, train: Seen, seed: int) -> HistGradientBoostingClassifier:
+def _fitted(trees: Boosted, train: Seen, val: Seen | None, seed: int) -> HistGradientBoostingClassifier:
+    # Without validation rows some training rows stand in for them, so that the loss is recorded, and nothing stops.
+    step = -(-len(train.labels) // _SHOWN)
+    watched = train.x[::step], train.labels[::step]
     estimator = require("sklearn.ensemble", "train").HistGradientBoostingClassifier(
         max_iter=trees.iterations,
         learning_rate=trees.rate,
         max_leaf_nodes=trees.leaves,
         max_depth=trees.depth,
         l2_regularization=trees.l2,
-        early_stopping=False,
+        early_stopping=True,
+        scoring="loss",
+        n_iter_no_change=trees.iterations if val is None or trees.iterations <= _FEW_TREES else _PATIENCE,
+        tol=0.0,
         random_state=seed % 2**32,  # scikit-learn takes none that is larger
     )
     same = bool((train.weight == 1).all())
-    return estimator.fit(train.x, train.labels, sample_weight=None if same else train.weight)
-
-
-def _history(fitted: HistGradientBoostingClassifier, train: Seen, val: Seen | None) -> list[Json]:
-    """Return the metrics after each tree."""
-    # The curve of the training loss is for looking at: some thousand rows are enough.
-    step = -(-len(train.labels) // _SHOWN)
-    shown, labels = train.x[::step], train.labels[::step]
-    rows = np.arange(len(labels))
-    losses = [
-        float(-np.log(np.maximum(probs[rows, labels], 1e-12)).mean()) for probs in fitted.staged_predict_proba(shown)
-    ]
-    history: list[Json] = [{"step": k, "epoch": float(k), "loss": loss} for k, loss in enumerate(losses, start=1)]
-    if val is not None:
-        for line, probs in zip(history, fitted.staged_predict_proba(val.x), strict=True):
-            tally = Tally(metrics=watched()).update(val.labels, probs=probs)
-            line |= {f"val_{name}": value for name, value in tally.values().items()}
-    return history
+    x_val, y_val = watched if val is None else (val.x, val.labels)
+    weight = None if same else train.weight
+    return estimator.fit(train.x, train.labels, sample_weight=weight, X_val=x_val, y_val=y_val)
 
 
 def _check(trees: Boosted, fitted: HistGradientBoostingClassifier, x: NDArray[np.float32], n_trees: int) -> None:

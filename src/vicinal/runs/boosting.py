@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +17,8 @@ from vicinal._checks import Argument, Sentence, require
 from vicinal._portable import versions
 from vicinal._typing import Step
 from vicinal.data import Split, Task
+from vicinal.metrics import Tally
+from vicinal.metrics.registry import watched
 from vicinal.models import Boosted, MLPAndTrees
 from vicinal.models.tree_fitting import gather, grow
 from vicinal.objectives.base import Objective, row_weights
@@ -65,12 +66,14 @@ def boosted(
         process.wait_for_everyone()
         # Trees are grown again even if result.json is there: the fit is deterministic, and needs no checkpoint.
         rows = gather(model, _batches(train, class_weights))
-        history = grow(model, rows, None if val is None else gather(model, _held_out(val)), seed=config.seed)
-        n_trees = len(history) if val is None else 1 + int(np.argmin([line["val_nll"] for line in history]))
+        history, n_trees = grow(model, rows, None if val is None else gather(model, _held_out(val)), seed=config.seed)
         model.eval()
         best, last = history[n_trees - 1], history[-1]
         kept = [line for line in history if line["epoch"] % _KEPT in (0, 1) or line is best or line is last]
         predictions = None if val is None else _predictions(model, val, config.evaluation_batch_size)
+        if predictions is not None:  # the others are the library's own records
+            tally = Tally(metrics=watched()).update(predictions["labels"], logits=predictions["logits"])
+            best |= {f"val_{name}": value for name, value in tally.values().items() if name != "nll"}
         info = {
             "method": method,
             "config": config.to_dict(),

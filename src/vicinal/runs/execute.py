@@ -457,7 +457,7 @@ def specified(experiment: Experiment, task: Task) -> tuple[ModelSpec, NDArray[np
         options.setdefault("pooling", "mean")
     if name is None:
         options = {**default_options(KINDS[task.kind].default_model(task).name, len(task.train)), **options}
-    spec = models.specify(name, **about, **options)
+    spec = models.specify(name, **about, n_train=len(task.train), **options)
     return dataclasses.replace(spec, members=experiment.ensemble), vectors
 
 
