@@ -116,6 +116,49 @@ def test_a_model_of_a_rare_class_is_useful_though_accuracy_does_not_show_it():
     assert verdicts.judge(evaluation, classes=["no", "yes"]).usefulness.status == "useful"  # by NLL alone
 
 
+def sliced(*, accuracy: float, seed: int = 0, n: int = 1000):
+    """Return an evaluation of calibrated answers, in one region less accurate than the 90 % elsewhere."""
+    rng = np.random.default_rng(seed)
+    where = np.where(rng.random(n) < 0.3, "south", "north")
+    confidence = np.where(where == "south", accuracy, 0.9)
+    right = rng.random(n) < confidence
+    labels = rng.integers(2, size=n)
+    of_first = np.where(right == (labels == 0), confidence, 1 - confidence)
+    return evaluate(labels, probs=np.c_[of_first, 1 - of_first], slices={"region": where})
+
+
+def test_the_worst_slice_is_named_and_the_next_step_knows_it():
+    found = verdicts.judge(sliced(accuracy=0.6))
+    assert (found.tone, found.slices.status) == ("fits", "worse")
+    assert said(found.slices.sentence).startswith("The worst slice is “region is 'south'” (n = ")
+    assert "Watch the worst slice" in found.next_step
+    none = verdicts.judge(sliced(accuracy=0.9))
+    assert (none.tone, none.slices.sentence, none.next_step.count("slice")) == ("fits", "", 0)
+    assert verdicts.judge(drawn(400)).slices.status == "unknown"
+
+
+def test_a_slice_that_is_off_is_not_hidden_by_a_green_headline():
+    """One region is right ten points less often than the model says, the other ten points more often."""
+    rng = np.random.default_rng(1)
+    n = 2000
+    region, named = np.arange(n) % 2, rng.integers(2, size=n)
+    confidence = rng.uniform(0.6, 0.85, n)
+    right = rng.random(n) < confidence + np.where(region == 1, 0.1, -0.1)
+    second = np.where(named == 1, confidence, 1 - confidence)
+    labels = np.where(right, named, 1 - named)
+    found = verdicts.judge(evaluate(labels, probs=np.c_[1 - second, second], slices={"region": region}))
+    assert (found.tone, found.calibration.status, found.classes.status) == ("uneven", "fits", "fits")
+    assert found.sentence == found.slices.sentence
+    assert "-confident in the slice “region is '" in found.sentence
+    assert "Well calibrated overall (n" in found.calibration.sentence
+    assert "not its confidence in that slice" in found.next_step
+
+
+def test_calibrated_slices_are_seldom_called_off():
+    found = [verdicts.judge(sliced(accuracy=0.6, seed=seed, n=300)).slices.status for seed in range(200)]
+    assert found.count("off") <= 10  # 5 % of all three metrics together
+
+
 def test_one_output_never_says_better_and_not_better():
     evaluation, binary = rare()
     majority = {"nll": Estimate(0.2, 0.2, 0.2), "nll_difference": Estimate(-0.05, -0.07, -0.03)}

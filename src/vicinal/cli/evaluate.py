@@ -407,7 +407,7 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         facts["between"] = answers.between.to_dict()
     if answers.slices is not None:
         facts["slices"] = [one.to_dict() for one in answers.slices]
-    facts |= {"verdict": judge_run(result).to_dict(), **_sets_facts(asked.sets, answers.sets)}
+    facts |= {"verdict": judge_run(result, answers.slices).to_dict(), **_sets_facts(asked.sets, answers.sets)}
     facts |= _parts_facts(answers.parts)
     console.event("result", {**result.to_dict(), **facts})
     show_result(console, result, answers.slices)

@@ -103,7 +103,7 @@ def train(
         from vicinal.report.verdicts import judge_run
 
         slices = result.run.slices(shown.slice or (), n_bins=shown.bins)
-        more = {"verdict": judge_run(result).to_dict(), "slices": [one.to_dict() for one in slices]}
+        more = {"verdict": judge_run(result, slices).to_dict(), "slices": [one.to_dict() for one in slices]}
         console.event("result", {**facts, "baselines": plain_baselines(result), **more})
     show_result(console, result, slices if shown.slice else None)
     console.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
@@ -129,7 +129,7 @@ def show_result(console: Console, result: RunResult, named: Sequence[Slice] | No
         _show_classes(console, result)
         show_baselines(console, result)
         show_slices(console, result.run.slices() if named is None else named, named is not None)
-        console.say(f"\n{judge_run(result)}")
+        console.say(f"\n{judge_run(result, named)}")
 
 
 #: Slices that are shown where no column was named.

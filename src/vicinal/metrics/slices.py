@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,11 @@ class Slice:
     """None where the probabilities of all classes are unknown."""
     status: str
     """`"worse"` than all samples by accuracy or NLL, `"miscalibrated"`, or `""`: neither is significant."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether its mean confidence differs significantly from its accuracy, by a point or more."""
+        return abs(self.gap.value) >= _SMALL and (self.gap.low > 0 or self.gap.high < 0)
 
     def to_dict(self) -> dict[str, object]:
         """Return plain values for JSON."""
@@ -187,5 +192,5 @@ def _slice(name: str, mask: NDArray[np.bool_], evaluation: Evaluation, samples: 
     nll = None if of_nll is None else mean_interval(of_nll, level, low=0, high=math.inf)
     worse = accuracy.high < float(np.average(samples.correct, weights=samples.weights))
     worse = worse or (nll is not None and overall is not None and n > 1 and nll.low > overall.value)
-    off = abs(middle) >= _SMALL and (gap.low > 0 or gap.high < 0)
-    return Slice(name, n, accuracy, gap, nll, "worse" if worse else "miscalibrated" if off else "")
+    found = Slice(name, n, accuracy, gap, nll, "worse" if worse else "")
+    return replace(found, status="miscalibrated") if found.is_off and not worse else found

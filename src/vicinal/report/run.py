@@ -130,7 +130,7 @@ def _measured(sheet: Sheet, result: RunResult, extras: ReportExtras) -> dict[str
     ]
     context: dict[str, object] = {
         "heading": f"{data['name']}, {count(len(classes), 'class', 'classes')}",
-        "verdict": verdicts.judge_run(result),
+        "verdict": verdicts.judge_run(result, extras.slices),
         "main": main,
         "further": further,
         "calibrator": result.calibrators.text(),

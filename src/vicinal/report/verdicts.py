@@ -1,7 +1,8 @@
-"""One verdict on a model: is its confidence right, is it useful, is any class off, and what to do next.
+"""One verdict on a model: is its confidence right, is it useful, is any class or slice off, and what to do next.
 
 `judge` decides. The terminal, `vicinal evaluate`, the reports and `--json` show what it returns. Overall calibration
-comes first, then usefulness, then single classes. A confidence is off where one of these shows it, by a point or more:
+comes first, then usefulness, then single classes, then slices. A confidence is off where one of these shows it, by a
+point or more:
 
 - the mean gap between confidence and accuracy (two-sided, 2 %),
 - the slope b of P(right) = σ(b · logit confidence), which is 1 / T for two classes (likelihood ratio, 1 %),
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vicinal.metrics import BinaryEvaluation, Estimate, Evaluation, clopper_pearson, error_estimates
+from vicinal.metrics import BinaryEvaluation, Estimate, Evaluation, Slice, clopper_pearson, error_estimates
 from vicinal.metrics.base_rate import BaseRate
 from vicinal.metrics.error_intervals import squared_gaps
 from vicinal.metrics.intervals import mean_interval
@@ -85,6 +86,8 @@ class Verdict:
     """`useful`, `useless`, `miscalibrated` (it ranks, but its probabilities mislead) or `unknown`."""
     classes: Finding
     """`fits`, `off` or `unknown`."""
+    slices: Finding
+    """`fits`, `off` (the confidence in a slice), `worse` (its accuracy or NLL) or `unknown`."""
     baselines: Finding
     """`better`, `worse`, `no difference` or `unknown`."""
     next_step: str
@@ -93,7 +96,7 @@ class Verdict:
     @property
     def others(self) -> list[str]:
         """The findings that the headline leaves out."""
-        found = (self.calibration, self.usefulness, self.classes, self.baselines)
+        found = (self.calibration, self.usefulness, self.classes, self.slices, self.baselines)
         said = [text for each in found for text in (each.sentence, each.detail)]
         return [text for text in said if text and text != self.sentence]
 
@@ -111,6 +114,7 @@ def judge(
     classes: Sequence[str] = (),
     binary: BinaryEvaluation | None = None,
     baselines: Baselines | None = None,
+    slices: Sequence[Slice] | None = None,
 ) -> Verdict:
     r"""Judge a model by its evaluation.
 
@@ -124,6 +128,8 @@ def judge(
         How the probability of the second of two classes ranks.
     baselines
         Metrics of baselines on the same samples, as `Run.baselines` returns them.
+    slices
+        Metrics of slices, the worst first; by default those of the evaluation.
 
     >>> from vicinal.metrics import evaluate
     >>> probs = [[0.95, 0.05]] * 500 + [[0.05, 0.95]] * 500
@@ -135,17 +141,19 @@ def judge(
     calibration = _calibration(evaluation)
     useful = _usefulness(evaluation, names, binary, baselines or {})
     by_class = _by_class(evaluation, names)
+    by_slice = _by_slice(evaluation, evaluation.slices if slices is None else slices)
     against = versus_baselines(evaluation, baselines or {})
+    part = next((each for each in (by_class, by_slice) if each.status == "off"), None)
     if useful.status in ("useless", "unknown") and useful.sentence and calibration.status != "unknown":
         tone, sentence = ("useless" if useful.status == "useless" else "unknown"), useful.sentence
-    elif calibration.status == "fits" and by_class.status == "off":
-        tone, sentence = "uneven", by_class.sentence
-        # Beside a class that is off, "well calibrated" alone would contradict the headline.
+    elif calibration.status == "fits" and part is not None:
+        tone, sentence = "uneven", part.sentence
+        # Beside a class or a slice that is off, "well calibrated" alone would contradict the headline.
         calibration = replace(calibration, sentence=calibration.sentence.replace(" (n", " overall (n", 1))
     else:
         tone, sentence = calibration.status, calibration.sentence
-    step = _next_step(evaluation, calibration, useful, by_class, against)
-    return Verdict(tone, sentence, calibration, useful, by_class, against, step)
+    verdict = Verdict(tone, sentence, calibration, useful, by_class, by_slice, against, "")
+    return replace(verdict, next_step=_next_step(evaluation, verdict))
 
 
 # Calibration
@@ -322,6 +330,30 @@ def _by_class(evaluation: Evaluation, names: Sequence[str]) -> Finding:
     )
 
 
+# Slices
+
+
+def _by_slice(evaluation: Evaluation, slices: Sequence[Slice]) -> Finding:
+    """Name the slice whose confidence is off the most, or else the worst slice, of those that are significant."""
+    found = [one for one in slices if one.status]
+    if not found:
+        return Finding("fits" if slices else "unknown", "")
+    off = [one for one in found if one.is_off]
+    worst = max(off, key=lambda one: abs(one.gap.value)) if off else found[0]
+    right = f"right {percent(worst.accuracy.value)} of the time"
+    if off:
+        way = "Over" if worst.gap.value > 0 else "Under"
+        says = percent(worst.accuracy.value + worst.gap.value)
+        return Finding("off", f"{way}-confident in the slice {_named(worst)}: it says {says} and is {right}.")
+    nll = "" if worst.nll is None else f", NLL {worst.nll.value:.3f} ({evaluation.nll.value:.3f} overall)"
+    overall = percent(evaluation.table.accuracy)
+    return Finding("worse", f"The worst slice is {_named(worst)}: it is {right} ({overall} overall){nll}.")
+
+
+def _named(one: Slice) -> str:
+    return f"“{one.name}” (n = {one.n:,})"
+
+
 # Baselines
 
 
@@ -357,10 +389,8 @@ def _ends(estimate: Estimate) -> tuple[float, float, float]:
     return estimate.value, estimate.low, estimate.high
 
 
-def _next_step(
-    evaluation: Evaluation, calibration: Finding, useful: Finding, by_class: Finding, against: Finding
-) -> str:
-    file = evaluation.path
+def _next_step(evaluation: Evaluation, found: Verdict) -> str:
+    file, calibration, useful = evaluation.path, found.calibration, found.usefulness
     repair = "train again with `--calibrate auto`, or with more validation samples"
     if file is not None:
         repair = f"run `vicinal calibrate VALIDATION {file.name} --calibrator auto --out FILE` on held-out predictions"
@@ -371,25 +401,38 @@ def _next_step(
     if calibration.status in ("over", "under", "uneven") or useful.status == "miscalibrated":
         simple = repair.replace(" --calibrator auto", "") if calibration.status in ("over", "under") else repair
         return f"Calibrate it: {simple}."
-    if by_class.status == "off":
+    if found.classes.status == "off":
         return f"Calibrate its classes: {repair}."
-    if against.status == "worse":
+    if found.baselines.status == "worse":
         return "Use the best baseline, or try another model: compare them with `vicinal compare --model`."
+    if found.slices.status == "off":
+        return "Use it, but not its confidence in that slice: pass these cases on, or train with more samples of them."
+    watch = " Watch the worst slice: pass its cases on, or train with more samples of them."
+    care = watch if found.slices.status == "worse" else ""
     if useful.status == "useful" and "Accuracy does not show it" in useful.sentence:
-        return "Choose a threshold on the probability of the rare class, by what each kind of mistake costs."
-    return "Use it. Choose the confidence above which it may answer on its own."
+        return f"Choose a threshold on the probability of the rare class, by what each kind of mistake costs.{care}"
+    return f"Use it. Choose the confidence above which it may answer on its own.{care}"
 
 
-def judge_run(result: RunResult) -> Verdict:
-    """Judge a run of classes by its test set, or by its validation set where it has no other."""
+def judge_run(result: RunResult, slices: Sequence[Slice] | None = None) -> Verdict:
+    """Judge a run of classes by its test set, or by its validation set where it has no other.
+
+    `slices` are those of columns that were named; by default all that training measured.
+    """
     key = next((name for name in ("test", "val") if name in result.sets), None)
     if key is None:
         none = Finding("unknown", "")
         step = "Set samples aside for validation and for testing."
-        return Verdict("unknown", "No samples were held out, so nothing is known.", none, none, none, none, step)
+        return Verdict("unknown", "No samples were held out, so nothing is known.", none, none, none, none, none, step)
     scored = result.sets[key]
-    baselines = result.run.baselines() if key == "test" else {}
-    return judge(scored.after, classes=result.facts["data"]["classes"], binary=scored.binary(), baselines=baselines)
+    of_test = key == "test"
+    return judge(
+        scored.after,
+        classes=result.facts["data"]["classes"],
+        binary=scored.binary(),
+        baselines=result.run.baselines() if of_test else {},
+        slices=slices if slices is not None or not of_test else result.run.slices(),
+    )
 
 
 # What may be answered
