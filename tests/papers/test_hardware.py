@@ -15,11 +15,12 @@ from scipy.io import wavfile
 
 import vicinal as vicinal_package
 from tests.cli.running import refused, vicinal
+from vicinal import models
 from vicinal.papers import execute, get, images, names, z18_fig4, z18_tab1
 from vicinal.papers.base import Data, Network, Recipe
 from vicinal.papers.execute import check_data, plan
-from vicinal.papers.hardware import MICRO_BATCHES, Hardware
-from vicinal.papers.keys import cell_key
+from vicinal.papers.hardware import MICRO_BATCHES, Hardware, held
+from vicinal.papers.keys import cell_key, training_record
 from vicinal.papers.sources import SOURCES, needs
 from vicinal.runs.scheduler import Pool, visible_gpus
 
@@ -92,6 +93,16 @@ def test_the_path_of_the_paper_scale(root, tmp_path, name, changes):
     assert {"z18-tab1": "top-5", "z18-fig4": "validation", "t19-supp": "ece 100"}[name] in cell
 
 
+def test_other_domains_are_looked_for_before_anything_trains(root, tmp_path, monkeypatch):
+    for part in ("train", "dev", "test"):
+        path = root / "calibration_data" / "SNLI" / f"{part}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("entailment\tA man.\tHe.\n")
+    wanted = plan("p22-tab3", get("p22-tab3"), "paper", tmp_path, seeds=[1000])
+    with pytest.raises(FileNotFoundError, match=r"p22-tab3 needs .*:desai, calibration_data/.* from https://github"):
+        check_data([wanted])
+
+
 def test_check_lists_all_that_is_needed_before_anything_trains(root, tmp_path):
     ran = vicinal("reproduce", "l22-tab3", "t19-tab1-fig8", "--scale", "paper", "--check", "--json", "--out", tmp_path)
     first, second = ran.events("needs")
@@ -130,6 +141,74 @@ def test_a_batch_of_1024_is_cut_for_one_gpu_and_for_eight(monkeypatch):
     assert (cell.trainings[0].training["batch_size"], cell.trainings[0].training["accumulation"]) == (128, 1)
     for network, (small, large) in MICRO_BATCHES.items():
         assert small <= large, network
+
+
+def activations(model, x) -> float:
+    """The bytes of what a forward keeps for the backward, of one of two samples."""
+    kept = {}
+    weights = {one.untyped_storage()._cdata for one in model.parameters()}
+
+    def pack(tensor):
+        kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = model.train()(x)
+    assert output is not None
+    return sum(one.untyped_storage().nbytes() for at, one in kept.items() if at not in weights) / 2
+
+
+@pytest.mark.parametrize(
+    ("network", "size", "options"),
+    [
+        ("resnet50", 224, {}),
+        ("resnet101", 224, {}),
+        ("resnext101", 224, {"groups": 64}),
+        ("resnext50", 32, {}),
+        ("wideresnet28-10", 32, {}),
+        ("densenet-bc-190", 32, {}),
+    ],
+)
+def test_micro_batches_fit_into_24_and_80_gigabytes(network, size, options):
+    """By the activations of a network without numbers, in bfloat16; weights have a gradient, momentum and a copy."""
+    with torch.device("meta"):
+        model = models.build(network, kind="image", n_classes=1000, input_shape=(3, size, size), **options)
+        one = activations(model.bfloat16(), torch.empty(2, 3, size, size, dtype=torch.bfloat16))
+    weights = 16 * sum(one.numel() for one in model.parameters())
+    for most, memory in zip(MICRO_BATCHES[network], (24, 80), strict=True):
+        assert most * one + weights < 0.95 * memory * 1e9
+
+
+def test_micro_batches_of_texts_fit():
+    """By the activations of one layer of BERT-base: four choices of 256 tokens, and BERT-large's 128 tokens."""
+    transformers = pytest.importorskip("transformers")
+
+    def bytes_of(layers, tokens, **sizes):
+        model = transformers.BertModel(transformers.BertConfig(num_hidden_layers=layers, vocab_size=50, **sizes))
+        return activations(model.bfloat16(), torch.zeros(2, tokens, dtype=torch.long))
+
+    assert MICRO_BATCHES["hf:FacebookAI/roberta-base"] == MICRO_BATCHES["hf:google-bert/bert-base-uncased"]
+    large = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}
+    for network, layers, tokens, choices, weights, sizes in (
+        ("hf:google-bert/bert-base-uncased", 12, 256, 4, 110e6, {}),
+        ("hf:google-bert/bert-large-uncased", 24, 128, 1, 340e6, large),
+    ):
+        one = choices * layers * (bytes_of(2, tokens, **sizes) - bytes_of(1, tokens, **sizes))
+        for most, memory in zip(MICRO_BATCHES[network], (24, 80), strict=True):
+            assert most * one + 16 * weights < 0.95 * memory * 1e9, network
+
+
+@pytest.mark.parametrize("memory", [24, 80])
+def test_every_recipe_has_its_batch_on_any_gpu(memory):
+    """Micro-batches make up the batch of the paper, fewer samples each where a step holds clean and mixed ones."""
+    for name in names():
+        plain, cut = get(name).rows("paper", [1000]), Hardware(gpu_memory=memory).of(get(name), "paper")
+        for cell, adapted in zip(plain, cut.rows("paper", [1000]), strict=True):
+            for one, other in zip(cell.trainings, adapted.trainings, strict=True):
+                batch = training_record(one)["training"]["batch_size"]
+                assert other.training["batch_size"] * other.training["accumulation"] == batch
+                most = MICRO_BATCHES.get(str(one.model), (batch, batch))[memory == 80]
+                assert other.training["batch_size"] <= max(1, most // held(one.method)) or most == batch
 
 
 @pytest.mark.parametrize(("name", "row"), [("z18-choices", "two loaders, α = 1"), ("l22-tab4", "VWCI")])

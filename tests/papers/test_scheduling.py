@@ -12,6 +12,7 @@ from tests.papers.tiny import ERM, MIXUP, RECIPE
 from vicinal.papers import scheduling
 from vicinal.papers.claims import UNDECIDED
 from vicinal.papers.execute import plan, reproduce
+from vicinal.papers.results import Result
 from vicinal.runs.scheduler import Pool
 
 
@@ -49,9 +50,9 @@ def test_costs_are_those_measured(tiny, tmp_path):
 def test_a_schedule_ends_when_nothing_is_undecided_or_worth_it(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(scheduling, "_FEWEST_DECISIONS", 0.0)
     said: list[str] = []
-    where = scheduling.until_decided(
-        ["tiny"], "cpu", tmp_path, Pool(workers=1), hours=1, progress=False, say=said.append
-    )
+    wanted = dataclasses.replace(plan("tiny", tiny, "cpu", tmp_path), slices={"digits": "2 of 3 samples"})
+    where = scheduling.until_decided([wanted], Pool(workers=1), hours=1, progress=False, say=said.append)
+    assert Result.read(wanted.file).settings["slices"] == wanted.slices
     state = scheduling._State.read("tiny", "cpu", tmp_path)
     assert all(one.look == 3 for one in state.verdicts if one.verdict == UNDECIDED)
     assert where.claims == 2
@@ -73,8 +74,8 @@ def test_a_schedule_gives_up_a_recipe_that_fails(tiny, tmp_path, monkeypatch):
         raise ValueError("no such luck")
 
     broken = dataclasses.replace(tiny, measure=failing)
-    monkeypatch.setattr(scheduling, "get", lambda name: broken)
+    wanted = plan("tiny", broken, "cpu", tmp_path)  # the recipe of the plan, with its hardware, is what runs
     monkeypatch.setattr(scheduling, "_FEWEST_DECISIONS", 0.0)
     said: list[str] = []
-    scheduling.until_decided(["tiny"], "cpu", tmp_path, Pool(workers=1), hours=1, progress=False, say=said.append)
+    scheduling.until_decided([wanted], Pool(workers=1), hours=1, progress=False, say=said.append)
     assert any("no such luck" in line for line in said)

@@ -157,7 +157,7 @@ def reproduce(
     one = "WORLD_SIZE" in os.environ or where.gpus  # torchrun's processes share a training
     pool = Pool(**vars(replace(where, workers=1 if one else 2) if here else where))
     if wanted.until is not None:
-        return _until(wanted, asked, scale, folder, pool, console)
+        return _until(wanted, plans, pool, console)
     how: dict[str, Any] = {"progress": not common.as_json, "on_job": console.note}
     how["clock"] = execute.Clock(execute.jobs_left(plans))
     # Processes that share trainings do all of them first, so that none waits while the first one measures.
@@ -199,17 +199,16 @@ def _plan(name: str, scale: str, out: Path, wanted: _Wanted, hardware: _Hardware
     return execute.plan(name, recipe, scale, out, seeds=seeds, only=wanted.only or ())
 
 
-def _until(wanted: _Wanted, recipes: Sequence[str], scale: str, out: Path, pool: Pool, console: Console) -> None:
+def _until(wanted: _Wanted, plans: Sequence[Plan], pool: Pool, console: Console) -> None:
     from vicinal._checks import choice
     from vicinal.papers import scheduling
     from vicinal.papers.page_tables import open_table
 
     choice("until", wanted.until, ("decided",))
-    where = scheduling.until_decided(
-        recipes, scale, out, pool, hours=wanted.hours, progress=not console.as_json, say=console.note
-    )
+    where = scheduling.until_decided(plans, pool, hours=wanted.hours, progress=not console.as_json, say=console.note)
+    names = [one.name for one in plans]
     console.event("progress", {"decided": where.decided, "claims": where.claims, "hours": where.hours})
-    console.markdown(f"{where}.\n\n{open_table(scheduling.still_open(recipes, scale, out))}")
+    console.markdown(f"{where}.\n\n{open_table(scheduling.still_open(names, plans[0].scale, plans[0].out))}")
 
 
 def _list(results: Path | None, console: Console) -> None:

@@ -28,7 +28,7 @@ from vicinal.papers.base import Cell, Method, Recipe, Scale
 from vicinal.papers.claims import FIRST_SEED, Key
 from vicinal.papers.keys import cell_key, check_trained, training_key
 from vicinal.papers.results import DECIDING, CellRecord, Result, commit, environment, packed
-from vicinal.papers.sources import source_of
+from vicinal.papers.sources import is_there, needs, source_of
 from vicinal.papers.trained import FitJob, Trained, TrainingJob
 from vicinal.runs import Experiment
 from vicinal.runs.experiment import folder_name
@@ -377,6 +377,8 @@ def check_data(plans: Sequence[Plan], *, allow_slices: bool = False) -> list[Pla
             continue
         if wanted.recipe.check is not None:
             wanted.recipe.check(at)
+        if wanted.scale == "paper":
+            _check_files(wanted)
         for of in at.data.values():
             if of.source in seen:
                 continue
@@ -399,6 +401,13 @@ def check_data(plans: Sequence[Plan], *, allow_slices: bool = False) -> list[Pla
                     )
                     raise ValueError(Sentence(cut, Argument("allow_slices")))
     return [dataclasses.replace(wanted, slices=slices) if slices else wanted for wanted in plans]
+
+
+def _check_files(wanted: Plan) -> None:
+    """Raise if other domains or vectors are missing that nothing downloads: a run would end where it measures them."""
+    for name, source in needs(wanted.recipe, wanted.scale).items():
+        if source.form and not is_there(name):
+            raise FileNotFoundError(f"{wanted.name} needs {name}, {source.form}, from {source.url}")
 
 
 #: A data set with less than this share of the published samples is a slice; a few files are often broken.

@@ -13,14 +13,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vicinal._atomic import Json
 from vicinal._checks import Argument, ArgumentError, Sentence
 from vicinal.papers.base import Recipe, Scale, Settings
 from vicinal.papers.claims import Key
+from vicinal.papers.keys import training_record
 from vicinal.runs import Experiment
 from vicinal.training.config import MECHANICAL
 
 #: Samples of a micro-batch by network, for 24 and for 80 GB, in bfloat16: estimates from the sizes of activations.
-#: ImageNet's images have 224 pixels a side; texts have 128 tokens.
+#: ImageNet's images have 224 pixels a side. Texts have 256 tokens and up to four choices, those of BERT-large 128.
 MICRO_BATCHES = {
     "resnet50": (256, 1024),
     "resnet101": (128, 512),
@@ -28,8 +30,12 @@ MICRO_BATCHES = {
     "resnext101": (128, 512),
     "wideresnet28-10": (128, 128),
     "densenet-bc-190": (32, 128),
+    "hf:google-bert/bert-base-uncased": (16, 64),
+    "hf:FacebookAI/roberta-base": (16, 64),
     "hf:google-bert/bert-large-uncased": (8, 32),
 }
+#: Samples of which a step keeps activations, for each of a batch: clean ones beside mixed ones.
+HELD = {"LogitMix(": 2, "RegMixup(": 2, "GuidedMixup(": 3}
 #: The gigabytes that the two columns are for.
 MEMORIES = (24, 80)
 
@@ -74,32 +80,43 @@ class Hardware:
         adapted = dict(settings)
         for name, value in settings.items():
             if name == "experiment":
-                adapted[name] = self._adapted(Experiment.from_dict(value)).to_dict()
+                adapted[name] = self._adapted(Experiment.from_dict(value), settings.get("passes", 1)).to_dict()
             elif isinstance(value, Mapping) and "training" in value:
-                changed = self._options(settings["network"], value["training"])
+                changed = self._options(settings["network"], value["training"], held(settings["method"]))
                 # These settings are part of the key as they are: what does not change digits stays out.
                 kept = {option: one for option, one in changed.items() if option not in MECHANICAL}
                 adapted[name] = {**value, "training": {**value["training"], **kept}}
         return adapted
 
-    def _adapted(self, one: Experiment) -> Experiment:
-        return dataclasses.replace(one, training={**one.training, **self._options(str(one.model), one.training)})
+    def _adapted(self, one: Experiment, passes: int = 1) -> Experiment:
+        resolved: Json = training_record(one)  # a recipe may leave the batch to the default
+        options = self._options(str(one.model), resolved["training"], passes * held(one.method))
+        return dataclasses.replace(one, training={**one.training, **options})
 
-    def _options(self, network: str, training: Mapping[str, Any]) -> dict[str, object]:
-        """Return the options of a training that this hardware sets."""
+    def _options(self, network: str, training: Mapping[str, Any], n_held: int) -> dict[str, object]:
+        """Return the options of a training that this hardware sets, if a step holds so many samples for each one."""
         names = ("device", "mixed_precision", "accumulation", "num_workers", "compile", "channels_last")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.gpu_memory is not None:
-            given |= self._micro_batches(network, int(training["batch_size"]))
+            given |= self._micro_batches(network, int(training["batch_size"]), n_held)
         return given
 
-    def _micro_batches(self, network: str, batch: int) -> dict[str, int]:
+    def _micro_batches(self, network: str, batch: int, n_held: int) -> dict[str, int]:
         """Return the micro-batch and the accumulation that make up a batch over all processes."""
         column = sum(self.gpu_memory is not None and self.gpu_memory >= memory for memory in MEMORIES) - 1
-        most = MICRO_BATCHES.get(network, (batch, batch))[column]
+        most = max(MICRO_BATCHES[network][column] // n_held, 1) if network in MICRO_BATCHES else batch
         processes = int(os.environ.get("WORLD_SIZE", "1"))
         if batch % processes:
             raise ValueError(f"a batch of {batch} cannot be divided among {processes} processes")
         share = batch // processes
         micro = next(size for size in range(min(most, share), 0, -1) if share % size == 0)
         return {"batch_size": micro, "accumulation": share // micro}
+
+
+def held(method: str) -> int:
+    """Return of how many samples a step keeps activations, for each of a batch.
+
+    >>> held("Mixup(alpha=0.2)"), held("LogitMix(CutMix(alpha=3.0))")
+    (1, 2)
+    """
+    return max((n for name, n in HELD.items() if name in method), default=1)

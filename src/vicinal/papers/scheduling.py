@@ -9,6 +9,7 @@ The order of running has no bearing on the verdicts: these are read at the looks
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import numpy as np
 from vicinal.papers import get
 from vicinal.papers.base import Recipe, Scale
 from vicinal.papers.claims import NOT_TESTED, UNDECIDED, AtLeast, Claim, Judged, Key, Sample, samples
-from vicinal.papers.execute import plan, reproduce
+from vicinal.papers.execute import Plan, plan, reproduce
 from vicinal.papers.results import Result
 from vicinal.runs.scheduler import Pool
 
@@ -93,13 +94,13 @@ class _State:
     result: Result | None
 
     @classmethod
-    def read(cls, name: str, scale: str, out: Path) -> _State:
+    def read(cls, name: str, scale: str, out: Path, recipe: Recipe | None = None) -> _State:
         path = out / f"{name}.json"
-        return cls.of(name, scale, Result.read(path) if path.exists() else None)
+        return cls.of(name, scale, Result.read(path) if path.exists() else None, recipe)
 
     @classmethod
-    def of(cls, name: str, scale: str, result: Result | None) -> _State:
-        recipe = get(name)
+    def of(cls, name: str, scale: str, result: Result | None, recipe: Recipe | None = None) -> _State:
+        recipe = recipe or get(name)
         at = recipe.scales[scale]
         claims = list(recipe.claims(at))
         empty = Result(name, scale, (), {"looks": list(at.looks)}, [], (), {})
@@ -145,9 +146,7 @@ def claim_costs(result: Result) -> list[Cost]:
 
 
 def until_decided(
-    names: Sequence[str],
-    scale: str,
-    out: Path,
+    plans: Sequence[Plan],
     pool: Pool,
     *,
     hours: float,
@@ -156,12 +155,13 @@ def until_decided(
 ) -> Progress:
     """Run what decides most for its cost, again and again, for so many hours or until little is left to decide.
 
-    It may be stopped at any time, and resumes when it is called again.
+    Plans say which recipes, on which hardware and with which slices; the seeds are chosen here. It may be stopped at
+    any time, and resumes when it is called again.
     """
     deadline = time.time() + 3600 * hours
     given_up: set[str] = set()
     while True:
-        states = [_State.read(name, scale, out) for name in names]
+        states = [_State.read(one.name, one.scale, one.out, one.recipe) for one in plans]
         where = _progress(states)
         steps = list(_ranked([state for state in states if state.name not in given_up]))
         expected = _decisions_within(steps, 3600 * _HORIZON_HOURS)
@@ -175,21 +175,21 @@ def until_decided(
             f"{where}; next: {step.recipe} to {step.look} seeds, {step.seconds / 3600:.2f} processor hours, "
             f"{step.decisions:.1f} decisions expected; {max(deadline - time.time(), 0):.0f} s left"
         )
-        if not _take(step, scale, out, pool, deadline, progress, say) and time.time() < deadline:
+        wanted = next(one for one in plans if one.name == step.recipe)
+        if not _take(step, wanted, pool, deadline, progress, say) and time.time() < deadline:
             given_up.add(step.recipe)  # its cells fail: what they say was shown
 
 
-def _take(
-    step: Step, scale: str, out: Path, pool: Pool, deadline: float, progress: bool, say: Callable[[str], None]
-) -> bool:
+def _take(step: Step, of: Plan, pool: Pool, deadline: float, progress: bool, say: Callable[[str], None]) -> bool:
     """Run a step in chunks of seeds, each of which is written when it is done; return whether anything was added."""
-    state = _State.read(step.recipe, scale, out)
+    state = _State.read(of.name, of.scale, of.out, of.recipe)
     missing = state.missing(step.rows, step.look)
     seeds = sorted({seed for _, seed in missing})
     chunk = max(1, min(5, int(_CHUNK_SECONDS * len(seeds) / max(step.seconds, 1.0))))
     added = False
     for i in range(0, len(seeds), chunk):
-        wanted = plan(step.recipe, state.recipe, scale, out, seeds=seeds[i : i + chunk], rows=step.rows)
+        wanted = plan(of.name, of.recipe, of.scale, of.out, seeds=seeds[i : i + chunk], rows=step.rows)
+        wanted = dataclasses.replace(wanted, slices=of.slices)
         result = reproduce(wanted, pool, progress=progress, deadline=deadline)
         added |= len(result.cells) > len(wanted.kept)
         for key, error in result.failures.items():
