@@ -35,6 +35,7 @@ from vicinal.data import NAMES, SplitOptions, TextOptions, load
 from vicinal.models import specify
 from vicinal.runs import Experiment, run
 from vicinal.training.features import compute_features
+from vicinal.training.predicting import AtPrecision
 
 METHODS = (
     "ERM()",
@@ -111,8 +112,9 @@ def encoded(names: list[str], rows: int, folder: Path) -> Iterator[tuple[str, st
     for name in names:
         task = load(name, SplitOptions(train_size=rows, max_held_out=50), TextOptions(tokenizer="minilm"))
         network = specify("minilm", **task.spec, pooling="mean").build()
-        how: dict[str, Any] = {"precision": "no", "device": torch.device("cpu"), "collate_fn": task.collate_fn}
-        (features,), labels = compute_features(network.eval(), task.train, **how)
+        (features,), labels = compute_features(
+            AtPrecision(network, "no"), task.train, device=torch.device("cpu"), collate_fn=task.collate_fn
+        )
         columns = {f"f{k}": column for k, column in enumerate(features.double().numpy().T)}
         path = folder / f"{name}.csv"
         pd.DataFrame(columns).assign(target=[task.classes[k] for k in labels]).to_csv(path, index=False)

@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from vicinal.training.features import Standardised, compute_features, head_of, logits_of_features, put_head
+from vicinal.training.predicting import AtPrecision
 
 
 class Texts(Dataset):
@@ -44,8 +45,8 @@ class Network(nn.Module):
 
 
 def computed(network, **options):
-    how = {"precision": "no", "device": torch.device("cpu"), "collate_fn": padded}
-    return compute_features(network, Texts(), **how, **options)
+    served = AtPrecision(network, "no")
+    return compute_features(served, Texts(), device=torch.device("cpu"), collate_fn=padded, **options)
 
 
 def test_features_are_in_order_whatever_the_batches(monkeypatch):
@@ -71,7 +72,7 @@ def test_the_head_in_the_network_gives_what_was_trained():
     assert torch.allclose(scale(features).mean(0), torch.zeros(2), atol=1e-6)
     assert torch.allclose(scale(features).std(0, correction=0), torch.ones(2), atol=1e-6)
     put_head(network, trained, scale)
-    logits = logits_of_features(network, parts, precision="no", device=torch.device("cpu"))
+    logits = logits_of_features(AtPrecision(network, "no"), parts, device=torch.device("cpu"))
     assert torch.allclose(logits, trained(scale(features)), atol=1e-5)
     served = [network(padded([Texts()[i] for i in rows])[0]) for rows in (range(3), range(3, 6), range(6, 7))]
     assert torch.equal(logits, torch.cat(served))

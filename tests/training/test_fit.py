@@ -594,6 +594,20 @@ def test_what_settles_sees_every_sample_in_order_and_what_it_counts(soft):
     assert all(weights is None for _, _, weights in model.trained[0])
 
 
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (torch.ones(3), r"weight must have a number for each of the 61 samples of train, got \[3\]"),
+        ({"val": torch.ones(3)}, r"weight must have a number for each of the 61 samples of val, got \[3\]"),
+        ({"test": torch.ones(3)}, "weight must be of 'train' or 'val', got 'test'"),
+    ],
+)
+def test_weights_that_fit_no_samples_are_refused(weight, message):
+    rows = classes()
+    with pytest.raises(ValueError, match=message):
+        fit(network(), ERM(), rows, rows, config=quick(), weight=weight)
+
+
 def test_without_validation_the_last_weights_stay_and_watched_sets_are_measured():
     result = fit(network(), ERM(), TRAIN, watch={"test": VAL}, config=quick(eval_every_steps=2))
     assert all("test_nll" in line for line in result.history)

@@ -24,6 +24,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class _Folders:
+    """Where results go, and data come from."""
+
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where results and runs go; by default reproduced/SCALE.")
+    ] = None
+    data_root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where data sets are; else the folder in VICINAL_DATA.")
+    ] = None
+
+
+@dataclass(frozen=True)
 class _Wanted:
     """Which cells to run."""
 
@@ -101,13 +113,8 @@ def reproduce(
         str,
         typer.Option(metavar="cpu|night|paper", help="Minutes on two cores, a night there, or the paper's setting."),
     ] = "cpu",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where results and runs go; by default reproduced/SCALE.")
-    ] = None,
-    data_root: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where data sets are; else the folder in VICINAL_DATA.")
-    ] = None,
     *,
+    folders: _Folders,
     wanted: _Wanted,
     evidence: _Evidence,
     where: PoolOptions,
@@ -131,17 +138,13 @@ def reproduce(
         return _coverage(console)
     if not recipes and wanted.until is None:
         return _list(evidence.results, console)
-    if data_root is not None:
-        os.environ["VICINAL_DATA"] = str(data_root.expanduser().resolve())
-    folder = out or Path("reproduced") / scale
+    if folders.data_root is not None:
+        os.environ["VICINAL_DATA"] = str(folders.data_root.expanduser().resolve())
+    folder = folders.out or Path("reproduced") / scale
     if not (wanted.dry_run or wanted.check):
         for name in asked:  # cells are added to a result of ours
             check_outputs({"--out": folder / f"{name}.json"}, [], overwrite=common.overwrite)
-    shared = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if shared and (scale != "paper" or hardware.gpu_memory is None):
-        raise ValueError("several processes divide the paper's batch: pass --scale paper and --gpu-memory 24 or 80")
-    if shared and wanted.until is not None:
-        raise ValueError("--until plans by what was measured, which the first process alone knows: pass --seeds")
+    shared = _is_shared(scale, wanted, hardware)
     use_device(hardware.device)
     plans = [_plan(name, scale, folder, wanted, hardware) for name in asked]
     if wanted.dry_run:
@@ -171,6 +174,16 @@ def reproduce(
         _show(plan, result, console)
     if failed:
         raise typer.Exit(1)
+
+
+def _is_shared(scale: str, wanted: _Wanted, hardware: _Hardware) -> bool:
+    """Return whether several processes share each training, which not every scale and plan allows."""
+    shared = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if shared and (scale != "paper" or hardware.gpu_memory is None):
+        raise ValueError("several processes divide the paper's batch: pass --scale paper and --gpu-memory 24 or 80")
+    if shared and wanted.until is not None:
+        raise ValueError("--until plans by what was measured, which the first process alone knows: pass --seeds")
+    return shared
 
 
 def _asked(recipes: Sequence[str], scale: str) -> tuple[str, ...]:

@@ -17,17 +17,13 @@ from vicinal._checks import nearest_names
 from vicinal._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from vicinal.papers.base import Recipe, Scale
-    from vicinal.papers.claims import Judged
+    from vicinal.papers.base import Recipe
     from vicinal.papers.results import Result
     from vicinal.papers.titles import PAPERS, SCALES
 
-__all__ = ["PAPERS", "SCALES", "Judged", "Recipe", "Result", "Scale", "get", "names"]
+__all__ = ["PAPERS", "SCALES", "Recipe", "Result", "get", "names"]
 
-__getattr__ = on_first_use(
-    __name__,
-    {".base": ["Recipe", "Scale"], ".claims": ["Judged"], ".results": ["Result"], ".titles": ["PAPERS", "SCALES"]},
-)
+__getattr__ = on_first_use(__name__, {".base": ["Recipe"], ".results": ["Result"], ".titles": ["PAPERS", "SCALES"]})
 
 
 @functools.cache

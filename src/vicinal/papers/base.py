@@ -8,13 +8,13 @@ trainings, the scale's settings and the seed. All scales run the same code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from vicinal.data.class_folders import find
 from vicinal.data.names import roots
-from vicinal.papers.claims import FIRST_SEED, LOOKS, AtLeast, Claim, Key, Pair
+from vicinal.papers.claims import FIRST_SEED, LATER_SEED, LOOKS, AtLeast, Claim, Key, Pair
 from vicinal.papers.titles import SCALES
 from vicinal.runs import Experiment
 
@@ -103,7 +103,6 @@ def three_scales(
     seeds: Each[int],
     minutes: Each[float],
     looks: Sequence[int] | Sequence[Sequence[int]] = LOOKS,
-    first: int = FIRST_SEED,
     data: Each[Mapping[str, Data]] = NOTHING,
     networks: Each[Mapping[str, Network]] = NOTHING,
     networks_of: Each[Mapping[str, Sequence[str]]] = NOTHING,
@@ -113,9 +112,7 @@ def three_scales(
 ) -> dict[str, Scale]:
     """Return the three scales of a recipe, side by side: a tuple has what is each scale's own.
 
-    `seeds` are numbers of seeds, of which `first` is the first: a recipe that was declared after results of its cells
-    were known begins with seeds that no result has. `looks` are those of all scales, or a sequence of
-    three.
+    `seeds` are numbers of seeds. `looks` are those of all scales, or a sequence of three.
 
     >>> of = three_scales(seeds=(3, 5, 1), minutes=(1, 10, 600), data={"Iris": Data("iris")})
     >>> of["night"].seeds, of["night"].minutes, list(of["night"].data)
@@ -123,7 +120,7 @@ def three_scales(
     """
     return {
         scale: Scale(
-            seeds=range(first, first + _of(seeds, i)),
+            seeds=range(FIRST_SEED, FIRST_SEED + _of(seeds, i)),
             looks=_looks(looks, i),
             minutes=_of(minutes, i),
             data=_of(data, i),
@@ -135,6 +132,14 @@ def three_scales(
         )
         for i, scale in enumerate(SCALES)
     }
+
+
+def with_later_seeds(scales: Mapping[str, Scale]) -> dict[str, Scale]:
+    """Return scales whose seeds no result has.
+
+    For a recipe that was declared after results of its cells were known: its claims must be judged on fresh ones.
+    """
+    return {name: replace(at, seeds=range(LATER_SEED, LATER_SEED + len(at.seeds))) for name, at in scales.items()}
 
 
 def _of(values: Each[T], i: int) -> T:

@@ -214,12 +214,10 @@ def scales(
     paper_val: int | str = 0,
     paper_networks_of: Mapping[str, Sequence[str]] = NOTHING,
     settings: Each[Settings] = NOTHING,
-    first: int = FIRST_SEED,
 ) -> dict[str, Scale]:
     """Return the scales of a recipe on small images: the common cell, a larger one, and the paper's own setting."""
     return three_scales(
         seeds=seeds,
-        first=first,
         minutes=minutes,
         data=(small(*sources), small(*sources, factor=4), whole(*(paper_data or sources), val=paper_val)),
         networks=(TINY, NIGHT, paper),

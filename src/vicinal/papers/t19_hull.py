@@ -9,8 +9,8 @@ import torch
 
 from vicinal import _random
 from vicinal.papers import images
-from vicinal.papers.base import Network, Place, Scale, Settings, methods
-from vicinal.papers.claims import LATER_SEED, Claim
+from vicinal.papers.base import Network, Place, Scale, Settings, methods, with_later_seeds
+from vicinal.papers.claims import Claim
 from vicinal.papers.plots import curves
 from vicinal.papers.trained import metrics_of
 from vicinal.probes.between import between_samples
@@ -58,15 +58,16 @@ RECIPE = images.t19_figure(
         "between": "confidence between pairs (%)",
         "gap": "confidence − accuracy (%)",
     },
-    scales=images.scales(
-        "cifar10",
-        seeds=5,
-        minutes=(6, 160, 10_000),
-        first=LATER_SEED,
-        paper={"VGG-16": Network("vgg16")},
-        paper_data=("stl10",),
-        paper_training={**images.T19_TRAINING, "select": "last"},
-        settings={"pairs": 1000},
+    scales=with_later_seeds(
+        images.scales(
+            "cifar10",
+            seeds=5,
+            minutes=(6, 160, 10_000),
+            paper={"VGG-16": Network("vgg16")},
+            paper_data=("stl10",),
+            paper_training={**images.T19_TRAINING, "select": "last"},
+            settings={"pairs": 1000},
+        )
     ),
     draw=curves({"confidence": ("confidence (%)", 100.0)}, xlabel="λ = −1, −0.75, …, 2"),
     reading=(

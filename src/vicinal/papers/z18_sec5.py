@@ -9,8 +9,8 @@ import torch
 
 from vicinal.metrics import evaluate
 from vicinal.papers import images
-from vicinal.papers.base import Place, Scale, Settings, methods
-from vicinal.papers.claims import LATER_SEED, Claim, pooled, trend
+from vicinal.papers.base import Place, Scale, Settings, methods, with_later_seeds
+from vicinal.papers.claims import Claim, pooled, trend
 from vicinal.papers.plots import sweep
 from vicinal.papers.trained import logits_of, metrics_of
 
@@ -58,7 +58,7 @@ RECIPE = images.z18_table(
     measure=measure,
     claims=claims,
     columns={"train": "training error (%)", "error": "error (%)", "gap": "test − training error (%)"},
-    scales=images.scales("cifar10", seeds=5, minutes=(20, 600, 5_000), paper=images.PREACT, first=LATER_SEED),
+    scales=with_later_seeds(images.scales("cifar10", seeds=5, minutes=(20, 600, 5_000), paper=images.PREACT)),
     draw=sweep(
         {"train": "training error (%)", "error": "error (%)", "gap": "gap (%)"},
         {"ERM()": 0.0, **ALPHAS, AVERAGES: 64.0},

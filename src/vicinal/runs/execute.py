@@ -168,8 +168,7 @@ class _Ready:
         trained = partial(
             fit,
             target_type=self.task.target_type,
-            weight=_scaled(self.train),
-            val_weight=None if val is None else _scaled(val),
+            weight={"train": _scaled(self.train), "val": None if val is None else _scaled(val)},
             class_weights=weights,
             progress=progress,
             about=about,

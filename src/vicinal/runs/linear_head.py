@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ from vicinal.training.environment import joined_process
 from vicinal.training.features import Standardised, compute_features, head_of, logits_of_features, put_head
 from vicinal.training.fitting import finished
 from vicinal.training.folder import TrainingFolder
-from vicinal.training.predicting import channels_last_
+from vicinal.training.predicting import AtPrecision, channels_last_
 
 #: Called with a linear layer, its training and validation set and a folder; trains it.
 Train = Callable[[nn.Module, TensorDataset, TensorDataset | None, Path], FitResult]
@@ -50,22 +50,23 @@ def fit_frozen(
         process.wait_for_everyone()
         if (done := folder.result(rewrites_metrics=True)) is not None:
             return finished(network, folder, done)
-        how: dict[str, Any] = {
-            "precision": config.mixed_precision,
-            "device": process.device,
-            "channels_last": config.channels_last,
-            "full_float32": config.full_float32,
-            "collate_fn": train.collate_fn,
-            "num_workers": config.num_workers,
-        }
+        served = AtPrecision(
+            network, config.mixed_precision, channels_last=config.channels_last, full_float32=config.full_float32
+        )
+        features_of = partial(
+            compute_features,
+            served,
+            device=process.device,
+            collate_fn=train.collate_fn,
+            num_workers=config.num_workers,
+        )
         # Features are computed once, so each sample has one view: no augmentation.
         plain = train.relabelled(train.labels or [], augment="none")
-        (features,), labels = compute_features(network, plain, **how)
+        (features,), labels = features_of(plain)
         scale = Standardised(features)
         validation = held_out = None
         if val is not None:
-            batch = config.evaluation_batch_size
-            held_out = compute_features(network, val, **how, batch_size=batch)
+            held_out = features_of(val, batch_size=config.evaluation_batch_size)
             validation = TensorDataset(scale(torch.cat(held_out[0])), held_out[1])
         head = _new_head(head_of(network), config.seed)
         trained = train_head(head, TensorDataset(scale(features), labels), validation, RunFiles(out).head)
@@ -74,8 +75,8 @@ def fit_frozen(
         put_head(network, trained.model, scale)
         predictions = None
         if held_out is not None:
-            parts = {name: how[name] for name in ("precision", "device", "full_float32")}
-            predictions = {"logits": logits_of_features(network, held_out[0], **parts), "labels": held_out[1]}
+            logits = logits_of_features(served, held_out[0], device=process.device)
+            predictions = {"logits": logits, "labels": held_out[1]}
         info = {name: value for name, value in trained.info.items() if name != "weights"} | {"about": dict(about)}
         done = folder.finish(network.state_dict(), predictions, info, trained.history)
         process.wait_for_everyone()

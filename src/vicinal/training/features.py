@@ -32,13 +32,10 @@ def head_of(network: nn.Module) -> nn.Linear:
 
 @torch.no_grad()
 def compute_features(
-    network: nn.Module,
+    served: AtPrecision,
     dataset: MapDataset,
     *,
-    precision: str,
     device: torch.device,
-    channels_last: bool = False,
-    full_float32: bool = False,
     collate_fn: Collate | None,
     batch_size: int | None = None,
     num_workers: int = 0,
@@ -47,18 +44,12 @@ def compute_features(
 
     Parameters
     ----------
-    network
-        On the device.
+    served
+        The network, on the device, as predictions will be served.
     dataset
         Map-style, of (x, y). Where it has `lengths`, and the order is free, batches are of like length.
-    precision
-        `"no"`, `"bf16"` or `"fp16"`, as `AtPrecision` takes it.
     device
         Where to compute.
-    channels_last
-        Whether images, and the weights of the network, have this memory format.
-    full_float32
-        Whether CUDA multiplies float32 in full precision.
     collate_fn
         Makes a batch of samples.
     batch_size
@@ -79,11 +70,10 @@ def compute_features(
         order = torch.tensor(lengths).argsort(descending=True, stable=True)  # longest first: memory runs out at once
     keyed = KeyedDataset(dataset, 0, purpose="evaluation", collate_fn=collate_fn)
     batches = listed_batches(keyed, order.split(batch_size or _BATCH), num_workers=num_workers)
-    network.eval()
+    served.eval()
     features, labels = [], []
-    served = AtPrecision(network, precision, channels_last=channels_last, full_float32=full_float32)
     with stage("features", len(dataset)) as advance:
-        for reached, y in _iter_features(network, served, batches, device):
+        for reached, y in _iter_features(served, batches, device):
             features.append(reached.cpu())
             labels.append(y)
             advance(len(y))
@@ -94,10 +84,10 @@ def compute_features(
 
 
 def _iter_features(
-    network: nn.Module, served: AtPrecision, batches: Iterator[tuple[Tensor, Batch, Tensor]], device: torch.device
+    served: AtPrecision, batches: Iterator[tuple[Tensor, Batch, Tensor]], device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
     reached: list[Tensor] = []
-    handle = head_of(network).register_forward_pre_hook(lambda head, inputs: reached.append(inputs[0]))
+    handle = head_of(served.network).register_forward_pre_hook(lambda head, inputs: reached.append(inputs[0]))
     try:
         for _, x, y in batches:
             call(served, to_device(x, device))
@@ -130,9 +120,7 @@ def put_head(network: nn.Module, trained: nn.Linear, scale: Standardised) -> Non
 
 
 @torch.no_grad()
-def logits_of_features(
-    network: nn.Module, features: Sequence[Tensor], *, precision: str, device: torch.device, full_float32: bool = False
-) -> Tensor:
+def logits_of_features(served: AtPrecision, features: Sequence[Tensor], *, device: torch.device) -> Tensor:
     """Return the logits of features by batch: those that the network gives of the samples, in the same batches."""
-    head = AtPrecision(head_of(network), precision, full_float32=full_float32)
+    head = AtPrecision(head_of(served.network), served.precision, full_float32=served.full_float32)
     return torch.cat([head(part.to(device)).cpu() for part in features])

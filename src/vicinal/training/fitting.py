@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -93,8 +93,7 @@ def fit(
     config: FitConfig | None = None,
     collate_fn: Collate | None = None,
     target_type: str = "multiclass",
-    weight: Tensor | Sequence[float] | None = None,
-    val_weight: Tensor | Sequence[float] | None = None,
+    weight: Tensor | Sequence[float] | Mapping[str, Tensor | None] | None = None,
     class_weights: Tensor | Sequence[float] | None = None,
     progress: bool = True,
     about: Mapping[str, object] | None = None,
@@ -128,9 +127,8 @@ def fit(
         with a logit each; `"regression"` for labels that are numbers, learned by squared error. The validation metrics
         of several labels are means over them.
     weight
-        How much each sample of `train` counts, `[N]`; a mixed sample carries the mixture of its sources' weights.
-    val_weight
-        How much each sample of `val` counts where weights are selected, `[N]`.
+        How much each sample of `train` counts, `[N]`; a mixed sample carries the mixture of its sources' weights. A
+        mapping `{"train": …, "val": …}` also says how much each sample of `val` counts where weights are selected.
     class_weights
         How much the samples of each class count, `[K]`; `vicinal.losses.balanced_weights` makes all classes count the
         same. Validation is not weighted.
@@ -169,9 +167,7 @@ def fit(
     _check_arguments(model, train, val, watch or {}, config)
     check_layout(model, config)
     warn_if_slow(model, config)
-    supervision = _supervision(target_type, weight, class_weights, len(train))
-    if val is not None and val_weight is not None:
-        supervision = replace(supervision, counted=resampled(_one_each("val_weight", val_weight, len(val))))
+    supervision = _supervision(target_type, weight, class_weights, train, val)
     evaluated = {**({} if val is None else {"val": val}), **(watch or {})}
     data = TrainingData(train, evaluated, collate_fn, supervision)
     process = joined_process()
@@ -179,19 +175,8 @@ def fit(
     module = unwrap(model)
     if config.channels_last:  # before DistributedDataParallel and the optimizer take up the layout of its weights
         channels_last_(module)
-    # What does not change the result, such as the number of workers, may change when a run resumes.
-    settings = config.resume_key()
-    settings.pop("accumulation")  # half of it with twice the processes is the same run
-    description = {
-        "method": re.sub(r" at 0x[0-9a-f]+", "", repr(objective)),  # a function is the same when it is loaded again
-        "config": settings,
-        "micro_batches_per_step": config.accumulation * process.num_processes,
-        "model": {"class": type(module).__name__, "parameters": sum(p.numel() for p in module.parameters())},
-        "samples": {"train": len(train), "val": None if val is None else len(val)},
-        **({"watch": {name: len(dataset) for name, dataset in watch.items()}} if watch else {}),
-        "about": _json_ready(about or {}),
-        **supervision.description(),
-    }
+    described = _describe_training(module, objective, data, config, process)
+    description = {**described, "about": _json_ready(about or {}), **supervision.description()}
     # The global generators are seeded in every step, so that a caller gets back what they were.
     with folder.locked(), _random.restored_globals():
         # Before anything is loaded or trained: the folder of another run must not be touched.
@@ -216,6 +201,25 @@ def fit(
             loop = Loop(made, ready, objective, data, config, folder, on_metrics)
             info, predictions = loop.run(description, progress=progress)
     return FitResult.of(model, info, loop.history, predictions, folder)
+
+
+def _describe_training(
+    module: nn.Module, objective: Objective, data: TrainingData, config: FitConfig, process: Process
+) -> Json:
+    """Return what a training must share with the run folder that it resumes."""
+    # What does not change the result, such as the number of workers, may change when a run resumes.
+    settings = config.resume_key()
+    settings.pop("accumulation")  # half of it with twice the processes is the same run
+    sizes = {name: len(dataset) for name, dataset in data.evaluated.items()}
+    val = sizes.pop("val", None)
+    return {
+        "method": re.sub(r" at 0x[0-9a-f]+", "", repr(objective)),  # a function is the same when it is loaded again
+        "config": settings,
+        "micro_batches_per_step": config.accumulation * process.num_processes,
+        "model": {"class": type(module).__name__, "parameters": sum(p.numel() for p in module.parameters())},
+        "samples": {"train": len(data.train), "val": val},
+        **({"watch": sizes} if sizes else {}),
+    }
 
 
 # The first stage of GuidedMixup
@@ -271,17 +275,27 @@ def _check_arguments(model: object, train: object, val: object, watch: Mapping[s
                 raise ValueError(Sentence(named, " needs a validation set: pass ", Argument("val")))
 
 
-def _supervision(target_type: str, weight: object, class_weights: object, n_samples: int) -> Supervision:
+def _supervision(
+    target_type: str, weight: object, class_weights: object, train: MapDataset, val: MapDataset | None
+) -> Supervision:
     choice("target_type", target_type, TARGET_TYPES)
-    if weight is not None:
-        weight = _one_each("weight", weight, n_samples)
-    return Supervision(target_type, weight, None if class_weights is None else torch.as_tensor(class_weights))
+    given = weight if isinstance(weight, Mapping) else {"train": weight}
+    for name in given.keys() - {"train", "val"}:
+        raise ArgumentError("weight", name, "of 'train' or 'val'")
+    of_train, of_val = (
+        None if dataset is None or given.get(name) is None else _one_each(name, given[name], len(dataset))
+        for name, dataset in (("train", train), ("val", val))
+    )
+    of_classes = None if class_weights is None else torch.as_tensor(class_weights)
+    counted = None if of_val is None else resampled(of_val)
+    return Supervision(target_type, of_train, of_classes, counted=counted)
 
 
 def _one_each(name: str, weight: object, n_samples: int) -> Tensor:
     given = torch.as_tensor(weight)
     if given.shape != (n_samples,):
-        raise ValueError(f"{name} must have a number for each of the {n_samples} samples, got {list(given.shape)}")
+        needed = f"a number for each of the {n_samples} samples of {name}"
+        raise ValueError(f"weight must have {needed}, got {list(given.shape)}")
     return given
 
 

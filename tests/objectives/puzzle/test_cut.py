@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.objectives.puzzle.common import SOLVERS, batch, seeded
-from vicinal.objectives.puzzle.cut import MaskCosts, mask_costs, mask_energy, solve_masks
+from vicinal.objectives.puzzle.cut import EnergyWeights, MaskCosts, mask_costs, mask_energy, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency
 from vicinal.objectives.puzzle.transport import transport_plan
 
@@ -23,7 +23,7 @@ def random_costs(n_rows: int, n: int, labels: int = 3, seed: int = 0, **weights:
     salient = torch.randn(n_rows, n, n, generator=generator, dtype=torch.float64).mul(1.2).exp()
     partner = torch.randperm(n_rows, generator=generator)
     lam = float(torch.rand((), generator=generator))
-    return mask_costs(x, block_saliency(salient, n), partner, lam, labels=labels, **weights)
+    return mask_costs(x, block_saliency(salient, n), partner, lam, labels=labels, weights=EnergyWeights(**weights))
 
 
 # The energy -----------------------------------------------------------------------------------------------------
@@ -83,8 +83,8 @@ def test_energy_is_the_formula(size: tuple[int, int], n: int, labels: int, neigh
     generator = seeded(1)
     shares = block_saliency(torch.rand(3, *size, generator=generator), n)
     partner, lam = torch.tensor([1, 2, 0]), 0.3
-    settings_ = {"labels": labels, "beta": 1.5, "gamma": 0.7, "eta": 0.3}
-    costs = mask_costs(x, shares, partner, lam, neighbour_size=neighbour, **settings_)  # type: ignore[arg-type]
+    weights = EnergyWeights(beta=1.5, gamma=0.7, eta=0.3)
+    costs = mask_costs(x, shares, partner, lam, labels=labels, weights=weights, neighbour_size=neighbour)
     for _ in range(3):
         masks = torch.randint(labels, (3, n, n), generator=generator) / (labels - 1)
         expected = [
@@ -96,7 +96,8 @@ def test_energy_is_the_formula(size: tuple[int, int], n: int, labels: int, neigh
 
 def test_weights_that_would_be_negative_are_zero() -> None:
     x = 100 * batch(4, 1, 8, 8)[0]
-    costs = mask_costs(x, block_saliency(torch.ones(4, 8, 8), 4), torch.tensor([1, 0, 3, 2]), 0.5, gamma=3.0)
+    shares, partner = block_saliency(torch.ones(4, 8, 8), 4), torch.tensor([1, 0, 3, 2])
+    costs = mask_costs(x, shares, partner, 0.5, weights=EnergyWeights(gamma=3.0))
     assert min(costs.vertical.min(), costs.horizontal.min()) == 0
     exact, fast = (mask_energy(solve_masks(costs, solver=s), costs) for s in ("exact", "fast"))
     assert bool((exact <= fast + 1e-4 * fast.abs()).all())

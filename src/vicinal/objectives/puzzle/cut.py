@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -42,6 +43,20 @@ class MaskCosts:
         return torch.arange(n_labels, dtype=self.unary.dtype, device=self.unary.device) / (n_labels - 1)
 
 
+class EnergyWeights(NamedTuple):
+    """How much each part of the energy of a mask counts."""
+
+    beta: float = 1.2
+    """The smoothness of labels."""
+    gamma: float = 0.5
+    """The smoothness of the data, relative to that of labels."""
+    eta: float = 0.2
+    """The prior."""
+
+
+PUBLISHED_WEIGHTS = EnergyWeights()
+
+
 def mask_costs(
     x: Tensor,
     saliency: Tensor,
@@ -49,9 +64,7 @@ def mask_costs(
     lam: float,
     *,
     labels: int = 3,
-    beta: float = 1.2,
-    gamma: float = 0.5,
-    eta: float = 0.2,
+    weights: EnergyWeights = PUBLISHED_WEIGHTS,
     neighbour_size: int = 4,
 ) -> MaskCosts:
     r"""Return the costs of every mask that mixes each image with its partner.
@@ -68,8 +81,8 @@ def mask_costs(
         λ of the prior: the share of the mask that x should get.
     labels
         L ≥ 2: a block's label m is one of 0, 1/(L − 1), …, 1.
-    beta, gamma, eta
-        Weights of the label smoothness, of the data smoothness relative to it, and of the prior.
+    weights
+        β, γ and η of the energy.
     neighbour_size
         Differences across borders are taken between squares of about so many pixels a side.
 
@@ -94,6 +107,7 @@ def mask_costs(
     values = torch.arange(labels, dtype=saliency.dtype, device=saliency.device) / (labels - 1)
     ways = [math.comb(labels - 1, k) * lam**k * (1 - lam) ** (labels - 1 - k) for k in range(labels)]
     logs = torch.tensor([math.log(p + _LOG_FLOOR) for p in ways], device="cpu").to(values.dtype)
+    beta, gamma, eta = weights
     prior = -eta / n**2 * move([logs], values.device)[0]
     lost = saliency.index_select(0, partner)[..., None] * values + saliency[..., None] * (1 - values)
 
@@ -101,7 +115,7 @@ def mask_costs(
     pool = [largest_divisor(side, neighbour_size) for side in block_sides(x, n)]
     pooled = F.avg_pool2d(x.reshape(n_rows, -1, *x.shape[-2:]).to(saliency.dtype), (pool[0], pool[1]))
     linear, constant = torch.zeros_like(saliency), torch.zeros_like(saliency)
-    weights = []
+    pairwise = []
     for turned in (False, True):  # borders between rows of blocks, then between columns: the same, transposed
         gaps = _border_gaps(pooled.transpose(-1, -2) if turned else pooled, partner, n)
         d00, d01, d10, d11 = (g.transpose(-1, -2) if turned else g for g in gaps)
@@ -109,9 +123,9 @@ def mask_costs(
         linear.narrow(dim, 0, n - 1).add_(d10 + d11 - d01 - d00, alpha=0.5)
         linear.narrow(dim, 1, n - 1).add_(d01 + d11 - d10 - d00, alpha=0.5)
         constant.narrow(dim, 0, n - 1).add_(d00)  # of a pair, so at one of its blocks
-        weights.append((smoothness * (1 + gamma * (d10 + d01 - d11 - d00) / 2)).clamp(min=0))
+        pairwise.append((smoothness * (1 + gamma * (d10 + d01 - d11 - d00) / 2)).clamp(min=0))
     data = smoothness * gamma * (constant[..., None] + linear[..., None] * values)
-    return MaskCosts(lost + prior + data, *weights)
+    return MaskCosts(lost + prior + data, *pairwise)
 
 
 def mask_energy(masks: Tensor, costs: MaskCosts) -> Tensor:

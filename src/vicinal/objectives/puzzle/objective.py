@@ -36,7 +36,7 @@ from vicinal._typing import Batch, Model, Step
 from vicinal.mixing import PairPlan, move, sent
 from vicinal.objectives.base import InputMixing, checked_fields, mean_loss
 from vicinal.objectives.forward import image_tensor, mixed_input, with_input
-from vicinal.objectives.puzzle.cut import SOLVERS, mask_costs, solve_masks
+from vicinal.objectives.puzzle.cut import SOLVERS, EnergyWeights, mask_costs, solve_masks
 from vicinal.objectives.puzzle.saliency import block_saliency, gradient_saliency, input_gradient
 from vicinal.objectives.puzzle.transport import mix_blocks, refine, transport_plan
 
@@ -223,9 +223,7 @@ class PuzzleMix(InputMixing[PuzzlePlan]):
             partner,
             drawn.lam,
             labels=self.labels,
-            beta=self.beta,
-            gamma=self.gamma,
-            eta=self.eta,
+            weights=EnergyWeights(self.beta, self.gamma, self.eta),
             neighbour_size=self.neighbour_size,
         )
         masks, plans = self._transport(solve_masks(costs, solver=self.solver), salient, drawn.partner.cpu())
