@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 import vicinal
-from tests.simulated_device import NAME, Device, on_device
+from tests.simulated_device import NAME, Device, Remote, on_device
 from vicinal import _random
 from vicinal.calibrators import Calibrator
 from vicinal.objectives.base import Objective
@@ -310,6 +310,46 @@ def training() -> dict[str, Any]:
     return {"error": error, "steps": {method: steps(method) for method in LOOPED}}
 
 
+def papers() -> dict[str, Any]:
+    """What recipes of the papers compute beside objectives: their own losses, attacks, lines of images, and the GAN."""
+    from vicinal.papers.gan import GanConfig, fit_gan, ring_of_gaussians
+    from vicinal.papers.l22_tab4 import VWCI
+    from vicinal.papers.z18_choices import TwoLoaders
+    from vicinal.probes import between_samples, fgsm
+
+    x, y = data(text=False)
+    train: Any = torch.utils.data.TensorDataset(x, y)
+    train.collate_fn = torch.utils.data.default_collate
+    torch.manual_seed(0)
+    model = Net().eval()
+    there = copy.deepcopy(model)
+    gan = GanConfig(hidden=[8], iterations=2, batch_size=8)
+
+    def computed(model: nn.Module, put: Callable[[Any], Any], device: torch.device) -> dict[str, list[float]]:
+        def losses(objective: Objective) -> list[float]:
+            generator = torch.Generator().manual_seed(0)
+            return host(objective(model, put(x), put(y), generator=generator))
+
+        def host(value: Tensor) -> list[float]:
+            value = value.detach()
+            return [float(one) for one in (value.inner if isinstance(value, Remote) else value).flatten()]
+
+        lines = between_samples(model, train, pairs=3, lambdas=[-0.5, 0.5], generator=torch.Generator().manual_seed(0))
+        return {
+            "two loaders": losses(TwoLoaders(1.0, train)),
+            "VWCI": losses(VWCI(2)),
+            "attack": host(fgsm(model, put(x), put(y), epsilon=0.1)),
+            "between": [float(one) for one in lines.mean_confidence.value],
+            "GAN": host(fit_gan(ring_of_gaussians(), gan, keep_at=[2], seed=0, device=device).last),
+        }
+
+    want = computed(model, lambda tensor: tensor, torch.device("cpu"))
+    device = Device(has_float64=False)
+    with device:
+        got = computed(on_device(there), device.put, NAME)
+    return {name: {"want": want[name], "got": got[name]} for name in want}
+
+
 def hugging_face() -> dict[str, Any]:
     """The loss of `MixupTrainer`, of a batch on the device."""
     from transformers import TrainingArguments
@@ -395,6 +435,7 @@ def main() -> None:
         "calibrators": guarded(calibrators),
         "metrics": guarded(metrics),
         "training": guarded(training),
+        "papers": guarded(papers),
         "hugging face": guarded(hugging_face),
         "lightning": guarded(lightning),
     }

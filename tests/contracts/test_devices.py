@@ -111,6 +111,12 @@ def test_a_step_of_the_loop_waits_for_nothing_and_refuses_labels_in_its_own_word
     assert training["error"] == "ValueError: labels must be in [0, 4] for 5 logits, got 5"
 
 
+def test_what_recipes_measure_is_the_same_there(found):
+    assert "crash" not in found["papers"], found["papers"]["crash"]
+    for name, values in found["papers"].items():
+        assert values["got"] == pytest.approx(values["want"], abs=1e-6), name
+
+
 @pytest.mark.parametrize("name", ["hugging face", "lightning"])
 def test_integrations(found, name):
     assert found[name].get("got") == found[name].get("want") is not None, found[name]

@@ -6,6 +6,9 @@ import dataclasses
 import importlib
 import io
 import json
+import os
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,12 +18,16 @@ from scipy.io import wavfile
 
 import vicinal as vicinal_package
 from tests.cli.running import refused, vicinal
+from tests.data.checkpoints import save_tiny
+from tests.data.test_regression import write_stsb
+from tests.processes import free_port, in_processes, world
 from vicinal import models
-from vicinal.papers import execute, get, images, names, z18_fig4, z18_tab1
+from vicinal.papers import execute, get, images, l22_tab3, names, z18_fig4, z18_tab1
 from vicinal.papers.base import Data, Network, Recipe
 from vicinal.papers.execute import check_data, plan
 from vicinal.papers.hardware import MICRO_BATCHES, Hardware, held
 from vicinal.papers.keys import cell_key, training_record
+from vicinal.papers.results import Result
 from vicinal.papers.sources import SOURCES, needs
 from vicinal.runs.scheduler import Pool, visible_gpus
 
@@ -91,6 +98,75 @@ def test_the_path_of_the_paper_scale(root, tmp_path, name, changes):
     assert "samples" in next(iter(result.settings["slices"].values()))
     cell = result.cells[0].metrics
     assert {"z18-tab1": "top-5", "z18-fig4": "validation", "t19-supp": "ece 100"}[name] in cell
+
+
+def test_the_path_of_glue(root, tmp_path):
+    """LogitMix in the last half of training, on the TSV files of RTE, and of STS-B by regression."""
+    pytest.importorskip("transformers")
+    write_stsb(root)
+    checkpoint = save_tiny(tmp_path / "bert", positions=128)
+    recipe = toy(
+        get("l22-tab3"),
+        data={"RTE": Data("glue:rte", {"max_length": 32, "val": 0})},
+        networks={"BERT-base": Network(f"hf:{checkpoint}")},
+        training=SHORT,
+        settings={
+            **l22_tab3.glue(100, 100, SHORT, val=images.ORACLE),
+            "layers": 2,
+            "plain epochs": 0.5,
+            "score_on": {},
+        },
+    )
+    hardware = Hardware(accumulation=2, device="cpu").of(recipe, "paper")
+    wanted = plan("l22-tab3", hardware, "paper", tmp_path / "out", seeds=[1000], only=["LogitMix"])
+    (wanted,) = check_data([wanted], allow_slices=True)
+    result = execute.reproduce(wanted, Pool(), progress=False)
+    assert not result.failures
+    assert {cell.key[0]: -1 <= cell.metrics["score"].value <= 1 for cell in result.cells} == {
+        "RTE": True,
+        "STS-B": True,
+    }
+    (regression,) = (job for job in wanted.trainings.values() if job.folder.name.startswith("own-STS-B"))
+    assert json.loads((regression.folder / "config.json").read_text())["micro_batches_per_step"] == 2
+
+
+def choices(folder) -> execute.Plan:
+    """A plan of three rows that fit cuts for 24 GB: an experiment, and one that no expression names."""
+    small = {"train_size": 60, "max_held_out": 100, "val": 0, "augment": "none"}
+    networks = {"PreAct ResNet-18": Network("preactresnet10", {"width": 4})}
+    recipe = toy(get("z18-choices"), data={"CIFAR-10": Data("digits", small)}, networks=networks, training=SHORT)
+    cut = Hardware(gpu_memory=24, device="cpu").of(recipe, "paper")
+    return plan("z18-choices", cut, "paper", folder, seeds=[1000, 1001], only=["two loaders", "ERM()"])
+
+
+def share(rank: int, folder: Path, port: int) -> None:
+    """What a process of torchrun does: all train, and the first one measures."""
+    os.environ.update(world(rank, 2, port))
+    torch.set_num_threads(1)
+    failed = execute.train(choices(folder), Pool(), progress=False)
+    assert failed == {}
+    if execute.is_first_process():
+        execute.reproduce(choices(folder), Pool(), progress=False, failed=failed)
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_trainings_of_a_recipe(tmp_path):
+    in_processes(2, share, tmp_path, free_port())
+    result = Result.read(tmp_path / "z18-choices.json")
+    assert len(result.cells) == 4
+    configs = [json.loads(path.read_text())["config"] for path in tmp_path.glob("runs/*/config.json")]
+    assert [config["batch_size"] for config in configs] == [4] * 4  # each process takes half of 8
+
+
+@pytest.mark.slow
+def test_torchrun_reproduces_a_recipe(root, tmp_path):
+    """The command itself, at paper scale, on data of the shape of Speech Commands."""
+    call = ["torchrun", "--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python"]
+    call += ["vicinal", "reproduce", "z18-fig4", "--scale", "paper", "--gpu-memory", "24", "--allow-slices"]
+    call += ["--only", "LeNet · ERM", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path / "out")]
+    subprocess.run(call, check=True, timeout=300)
+    (cell,) = Result.read(tmp_path / "out" / "z18-fig4.json").cells
+    assert 0 <= cell.metrics["validation"].value <= 1
 
 
 def test_other_domains_are_looked_for_before_anything_trains(root, tmp_path, monkeypatch):

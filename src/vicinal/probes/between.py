@@ -191,7 +191,7 @@ def _norm(outputs: list[Tensor], x: Tensor) -> Array:
     squares = torch.zeros(len(x), dtype=torch.float64)
     for k, output in enumerate(outputs):
         (slope,) = torch.autograd.grad(output, x, retain_graph=k < len(outputs) - 1)
-        squares += slope.double().flatten(1).square().sum(1).cpu()
+        squares += slope.cpu().double().flatten(1).square().sum(1)  # mps has no float64
     norm: Array = squares.sqrt().numpy()
     return norm
 
