@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -77,7 +78,7 @@ def test_calls_in_the_wrong_shape_get_a_hint() -> None:
 def test_plots_take_an_evaluation(draw: Callable[[Evaluation], Axes]) -> None:
     ax = draw(evaluate(LABELS, probs=PROBS))
     assert ax.has_data()
-    ax.figure.clear()
+    plt.close(ax.figure)
 
 
 def test_modules_are_attributes() -> None:

@@ -52,7 +52,7 @@ def test_calibration_and_refinement_of_a_file(file, tmp_path):
         for part in ("loss", "calibration", "refinement"):
             assert parts[name][part]["value"] == pytest.approx(getattr(each, part).value, abs=1e-9)
     text = page.read_text(encoding="utf-8")
-    assert f"{wanted['nll'].refinement.value:.3f}" in text
+    assert f"{wanted['nll'].refinement.value:.4f}" in text
     assert "--parts" in text  # the command that makes it again
     assert "Smooth reliability" in text
     confidences = pd.DataFrame({"label": [0, 1], "prediction": [0, 1], "confidence": [0.9, 0.8]})

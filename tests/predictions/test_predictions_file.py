@@ -406,7 +406,7 @@ class TestBrokenFiles:
         for name in ("p.parquet", "p.npz", "p.xlsx", "p.csv.gz", "p.csv.zip", "p.csv.xz"):
             with pytest.raises(ValueError, match=r"no readable|is it complete"):
                 open_file(text(tmp_path, "nothing of the kind", name))
-        with pytest.raises(ValueError, match=r"pass a .csv, .tsv, .jsonl, .parquet, .xlsx, .npy or .npz file"):
+        with pytest.raises(ValueError, match=r"pass a .csv, .tsv, .jsonl, .parquet, .feather, .orc, .xlsx"):
             open_file(text(tmp_path, "x", "p.doc"))
 
     def test_cut_off(self, tmp_path):

@@ -159,12 +159,7 @@ RECIPE = Recipe(
     cells=cells,
     train=train,
     claims=claims,
-    columns={
-        "score": "MCC (CoLA), Spearman (STS-B) or accuracy (%)",
-        "nll": "NLL",
-        "ece": "ECE (%), 15 bins",
-        "gap": "confidence − accuracy (%)",
-    },
+    columns={"score": "MCC (CoLA), Spearman (STS-B) or accuracy (%)", **texts.CALIBRATION},
     published={name: dict(zip(TITLES, scores, strict=True)) for name, scores in PAPER.items()},
     scales=three_scales(
         seeds=5,

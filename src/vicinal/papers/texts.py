@@ -61,7 +61,8 @@ TRAINING: Settings = {
     "select": "last",
 }
 
-COLUMNS = {"error": "error (%)", "nll": "NLL", "ece": "ECE (%), 15 bins", "gap": "confidence − accuracy (%)"}
+CALIBRATION = {"nll": "NLL", "ece": "ECE (%), 15 bins", "gap": "confidence − accuracy (%)"}
+COLUMNS = {"error": "error (%)", **CALIBRATION}
 
 PILOT = (
     "Plain training alone on 32 reviews of IMDb of 64 tokens, seed 100, which no result uses: after 32 steps at 3e-4 "

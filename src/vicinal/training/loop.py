@@ -109,7 +109,7 @@ def resampled(weights: Tensor) -> Tensor:
     Sample i holds a part of [0, 1] as long as its share of the weights. The middles of N equal parts choose. All that
     validation decides, such as when to stop and how many trees there are, so counts weights without knowing them.
 
-    >>> resampled(torch.tensor([1.0, 3.0, 0.0, 4.0])).tolist()
+    >>> resampled(torch.tensor([1.0, 4.0, 0.0, 5.0])).tolist()
     [1, 1, 3, 3]
     """
     n = len(weights)
