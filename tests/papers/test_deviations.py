@@ -68,3 +68,13 @@ def test_deviations_follow_from_the_record():
     assert deviations(get("t19-fig2"), "paper") == []
     chosen = {one.what: one.paper for one in deviations(get("w21-tab5"), "cpu")}
     assert chosen["epoch that is measured"] == "best test accuracy (oracle)"
+
+
+def test_what_the_paper_trains_otherwise_is_listed_or_done():
+    """L22 trains PuzzleMix as its code does, and light networks as their papers do, which name ImageNet alone."""
+    epochs = {cell.key[-1]: options["epochs"] for cell, options in resolved("l22-tab2") if cell.key[0] == "CIFAR-100"}
+    assert {name: n for name, n in epochs.items() if n != 300} == {"PuzzleMix": 1200, "LogitMix over PuzzleMix": 1200}
+    (only,) = deviations(get("l22-tab2"), "paper")
+    assert only.what == "schedule"
+    assert "as in Sandler et al. (2018)" in only.paper
+    assert "Sandler" not in only.here

@@ -109,6 +109,7 @@ def _z18() -> Iterator[Part]:
     yield from panel("Z18 Section 2, design choices", "z18-choices", choices, ["error"])
     alphas = [f"Mixup(alpha={a})" for a in (0.2, 1.0, 2.0, 8.0, 32.0, "inf")]
     yield from panel("Z18 Section 5, trend with α", "z18-sec5", alphas, ["train", "gap"])
+    yield without("Z18 Section 5, averages alone on ImageNet", "told in a sentence, without a number or a network")
 
 
 def _t19() -> Iterator[Part]:
@@ -169,6 +170,8 @@ def _l22() -> Iterator[Part]:
     yield from table("L22 Table 4", "l22-tab4", [quoted, "Mixup", "LogitMix"], ["accuracy (%)", "ECE"])
     swept = [f"{m}, α = {a:g}" for m in ("Mixup", "LogitMix (−) cls", "LogitMix") for a in (0.2, 0.4, 0.6, 1, 2, 3, 4)]
     yield from table("L22 Table 5", "l22-tab5", swept, ["accuracy (%)", "ECE", "OE"])
+    for place in ("Table 2", "Table 3", "Table 4"):
+        yield without(f"L22 {place}, gains in brackets", "differences of rows that are covered")
     weights = [f"{base}, weight {w:g}" for base in ("Mixup", "CutMix", "PuzzleMix") for w in (0.1, 0.5, 1, 2)]
     yield from panel("L22 Section 5.4", "l22-sec5-4", weights, ["error"])
 

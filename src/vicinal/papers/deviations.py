@@ -1,7 +1,8 @@
 """What differs from the paper's setting, computed from a declared record of it.
 
 The record of a recipe is its `paper` scale. `Recipe.original` has the fields in which the paper differs from that scale
-too, by the names of the options of data and training. A scale is compared with the record field by field.
+too, by the names of the options of data and training; a mapping has the values of single networks. A scale is compared
+with the record field by field.
 """
 
 from __future__ import annotations
@@ -133,7 +134,12 @@ def _options(recipe: Recipe, at: Scale, changes: Mapping[str, object]) -> dict[P
         name = record["network"]["name"]
         kind = next((kind for kind, parts in _KINDS.items() if any(part in name for part in parts)), "")
         selects = recipe.measure.__name__ not in _LAST
-        found[on] = {**record["data"], **record["training"], "kind": kind, "selects": selects, **changes}
+        own = {
+            name: value[on.network] if isinstance(value, Mapping) else value
+            for name, value in changes.items()
+            if not isinstance(value, Mapping) or on.network in value
+        }
+        found[on] = {**record["data"], **record["training"], "kind": kind, "selects": selects, **own}
     return found
 
 

@@ -112,6 +112,12 @@ L22_TRAINING: Settings = {
     "select": "last",
 }
 
+#: L22 Section 5 trains PuzzleMix, and LogitMix over it, as PuzzleMix's public code does: 1,200 epochs on small images.
+PUZZLEMIX_TRAINING: Mapping[str, Settings] = {
+    "CIFAR-100": {"epochs": 1200, "batch_size": 100, "lr": 0.1, "nesterov": False, "milestones": [400, 800]},
+    "TinyImageNet": {"epochs": 1200, "batch_size": 100, "lr": 0.2, "nesterov": False, "milestones": [600, 900]},
+}
+
 #: All training images are trained on. The test set is ImageNet's val/.
 IMAGENET = {"ImageNet": Data("imagenet", {"val": 0})}
 #: `val="test"`: the test set chooses the epoch, or when to stop, as in T19. Such an epoch is called an oracle's.
@@ -257,6 +263,11 @@ def l22_scales(*, seeds: int, minutes: tuple[float, float, float], paper: Mappin
             many["paper"], about="The paper's network and CutMix's training, of its last epoch."
         ),
     }
+
+
+def puzzlemix_training(data: str, at: Scale) -> Settings:
+    """Return what PuzzleMix's training changes on a data set: nothing below the scale of L22's own training."""
+    return PUZZLEMIX_TRAINING.get(data, {}) if at.training["epochs"] == L22_TRAINING["epochs"] else {}
 
 
 #: What the tables of recipes show that are about errors, and about calibration.

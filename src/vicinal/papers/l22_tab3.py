@@ -96,19 +96,12 @@ def train(settings: Settings, seed: int, folder: Path) -> None:
     sets = load_scores("glue:stsb", tokens, SplitOptions(val=of.get("val", 0.1), seed=seed))
     chosen = _random.permutation(len(sets.train), generator=torch.Generator().manual_seed(seed)).tolist()
     torch.manual_seed(seed)
-    device = os.environ.get("VICINAL_DEVICE")
-    fit(
-        models.build(settings["network"], **sets.spec),
-        parse(settings["method"]),
-        Subset(sets.train, chosen[: of["train_size"]]),
-        sets.val,
-        watch={"test": sets.test},
-        out=folder,
-        collate_fn=sets.collate_fn,
-        config=FitConfig(**{**of["training"], "seed": seed, "trackers": (), "device": device}),
-        target_type="regression",
-        progress=False,
-    )
+    model, objective = models.build(settings["network"], **sets.spec), parse(settings["method"])
+    train = Subset(sets.train, chosen[: of["train_size"]])
+    here = {"seed": seed, "trackers": (), "device": os.environ.get("VICINAL_DEVICE")}
+    how: Settings = {"config": FitConfig(**{**of["training"], **here}), "collate_fn": sets.collate_fn}
+    watch = {"test": sets.test}
+    fit(model, objective, train, sets.val, watch=watch, out=folder, target_type="regression", progress=False, **how)
 
 
 def claims(at: Scale) -> Iterable[Claim]:

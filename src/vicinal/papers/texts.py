@@ -233,8 +233,12 @@ def w21_table(
             for name, (accuracy, loss, ece) in rows.items()
         },
     }
+    parts["reading"] = (*parts.get("reading", ()), W21_ERRORS)
     return Recipe(scales=scales, **{**defaults, **parts})
 
+
+#: What W21 prints after ±.
+W21_ERRORS = "The paper prints standard errors of five runs after ±."
 
 #: What the tables of P22's recipes show.
 BOTH_DOMAINS = {

@@ -161,6 +161,7 @@ RECIPE = Recipe(
     ),
     draw=curves({"course": ("test loss", 1.0)}, xlabel="evaluation"),
     reading=(
+        texts.W21_ERRORS,
         "Table 4 is of the epoch with the best score on the development set, Figure 2 of all steps. Optimiser and "
         "Manifold's layers are not named. That Input and Manifold under-perform the base is said of CoLA. Below paper "
         "scale the last step is measured, so that the loss at the end is the loss of Table 4 too.",

@@ -89,6 +89,7 @@ RECIPE = Recipe(
     ),
     draw=bars({"error": "error (%)"}),
     reading=(
+        texts.W21_ERRORS,
         "That nothing is padded is read as: a position without a token adds a zero vector to the mix. α, rate and "
         "steps of this experiment are not given: α = 1.",
     ),
