@@ -10,8 +10,17 @@ import torch
 from scipy.special import softmax
 
 import vicinal
-from vicinal.calibrators import CALIBRATORS, Calibrator, TemperatureScaling, calibrate, cross_validate
+from vicinal._checks import ArgumentError
+from vicinal.calibrators import (
+    CALIBRATORS,
+    Calibrator,
+    MixtureCalibration,
+    TemperatureScaling,
+    calibrate,
+    cross_validate,
+)
 from vicinal.calibrators.auto import Candidate, _taken, candidates, least_prob, logits_of_probs
+from vicinal.calibrators.mixture import mixture_shares
 
 
 def planted(n=400, k=3, seed=0, truth=lambda z: z / 2):
@@ -24,7 +33,7 @@ def planted(n=400, k=3, seed=0, truth=lambda z: z / 2):
 def test_candidates_by_hand():
     logits, labels = planted(n=150)
     found = {one.name: one for one in candidates(logits, labels, np.ones(150))}
-    assert list(found) == ["none", "temperature", "svs", "sms", "isotonic"]
+    assert list(found) == ["none", "temperature", "svs", "sms", "quadratic", "isotonic", "mixture"]
     tried = cross_validate(TemperatureScaling(), logits, labels, folds=10)
     assert found["temperature"].nll == pytest.approx(tried.with_it)
     assert found["none"].nll == pytest.approx(tried.without)
@@ -41,43 +50,62 @@ def test_candidates_by_hand():
         assert one.behind_temperature == pytest.approx(one.nll - found["temperature"].nll)
 
 
-def test_two_classes_have_other_candidates_and_many_no_matrix():
+def test_two_classes_have_all_candidates_and_many_no_matrix():
     logits, labels = planted(k=2, n=100)
     assert [c.name for c in candidates(logits, labels, np.ones(100))] == [
-        "none", "temperature", "svs", "quadratic", "isotonic",
+        "none", "temperature", "svs", "sms", "quadratic", "isotonic", "mixture",
     ]  # fmt: skip
     logits, labels = planted(k=101, n=60)
-    assert "sms" not in [c.name for c in candidates(logits, labels, np.ones(60), folds=2)]
+    found = [c.name for c in candidates(logits, labels, np.ones(60), folds=2)]
+    assert found == ["none", "temperature", "svs", "isotonic", "mixture"]
 
 
-def rows(**nll):
-    """Candidates of these losses; the error is that of each of its differences."""
-    best, temperature = min(value for value, _ in nll.values()), nll["temperature"][0]
-    return [
-        Candidate(name, value, (0, 1), value - best, error, value - temperature, error)
-        for name, (value, error) in nll.items()
+def test_the_shares_of_a_mixture_by_a_search():
+    """Every mixture of three on a grid of percents: none has a lower held-out loss."""
+    rng = np.random.default_rng(0)
+    losses = {name: rng.exponential(0.5, 80) for name in ("none", "svs", "isotonic")}
+    weights = rng.integers(1, 4, 80).astype(float)
+
+    def nll(shares):
+        total = 0.0
+        for i, weight in enumerate(weights):
+            total -= weight * math.log(sum(w * math.exp(-losses[name][i]) for name, w in shares.items()))
+        return total / weights.sum()
+
+    found = mixture_shares(losses, weights)
+    assert sum(found.values()) == pytest.approx(1)
+    grid = [
+        dict(zip(losses, (i / 50, j / 50, 1 - (i + j) / 50), strict=True)) for i in range(51) for j in range(51 - i)
     ]
+    best = min(grid, key=nll)
+    assert nll(found) <= nll(best) + 1e-6
+    assert {name: found.get(name, 0.0) for name in losses} == pytest.approx(best, abs=0.02)
+    tried = candidates(*planted(n=150), np.ones(150))
+    assert tried[-1].nll <= min(one.nll for one in tried) + 1e-4  # dropped shares below 1 % may cost a little
+    assert sum(one.share for one in tried[:-1]) == pytest.approx(1)
+
+
+def rows(mixture, error=0.04, **shares):
+    """Candidates of these shares beside a temperature of 0.45; the error is that of the difference."""
+    less = mixture - 0.45
+    found = [Candidate(name, 0.5, (0, 1), 0, 0, 0, 0, share) for name, share in shares.items()]
+    return [*found, Candidate("mixture", mixture, (0, 1), 0, 0, less, error, 1.0)]
 
 
 @pytest.mark.parametrize(
     ("tried", "taken"),
     [
-        # Better than a temperature by two standard errors.
-        (rows(none=(0.5, 0.1), temperature=(0.45, 0.0), svs=(0.4, 0.03)), "temperature"),
-        (rows(none=(0.5, 0.1), temperature=(0.45, 0.0), svs=(0.4, 0.02)), "svs"),
-        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.43, 0.005), isotonic=(0.4, 0.01)), "isotonic"),
-        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.43, 0.005), isotonic=(0.4, 0.03)), "svs"),
-        # SMS need only be better than a temperature, and be within one standard error of the best.
-        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.43, 0.1), sms=(0.44, 0.1)), "sms"),
-        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.45, 0.1), sms=(0.46, 0.1)), "temperature"),
-        (rows(none=(0.9, 0.1), temperature=(0.45, 0.0), svs=(0.4, 0.01), sms=(0.41, 0.001)), "svs"),
-        # Scores are left alone where a temperature hurts, and what else would be taken is no better.
-        (rows(none=(0.45, 0.1), temperature=(0.46, 0.0), svs=(0.5, 0.1)), "temperature"),
-        (rows(none=(0.45, 0.005), temperature=(0.46, 0.0), svs=(0.5, 0.1)), "none"),
-        (rows(none=(0.45, 0.005), temperature=(0.46, 0.0), svs=(0.44, 0.005)), "svs"),
+        # Better than a temperature by half a standard error.
+        (rows(0.44, none=0.0, temperature=0.2, svs=0.0, sms=0.8), "temperature"),
+        (rows(0.42, none=0.0, temperature=0.2, svs=0.0, sms=0.8), "mixture"),
+        (rows(0.42, error=0.08, none=0.0, temperature=0.2, svs=0.0, sms=0.8), "temperature"),
+        # A mixture of one is that one.
+        (rows(0.42, none=0.0, temperature=0.0, sms=1.0), "sms"),
+        (rows(0.42, none=1.0, temperature=0.0, sms=0.0), "none"),
+        (rows(0.45, error=0.0, none=0.0, temperature=1.0, sms=0.0), "temperature"),
     ],
 )
-def test_a_temperature_is_taken_unless_another_is_clearly_better(tried, taken):
+def test_a_temperature_is_taken_unless_the_mixture_is_better(tried, taken):
     assert _taken(tried) == taken
 
 
@@ -90,12 +118,43 @@ def test_it_chooses_what_was_planted_and_says_why():
     assert over.name == "temperature"
     assert over.calibrator.temperature_ == pytest.approx(2, rel=0.1)
     biased = _calibrated(*planted(n=2_000, truth=lambda z: z + np.array([2.0, 0.0, -1.0])))
-    assert biased.name == "svs"
+    shares = {one.name: one.share for one in biased.tried}
+    assert biased.name in ("svs", "sms", "mixture")
+    assert shares["none"] + shares["temperature"] < 0.1
     text = str(biased)
     assert biased.why in text
     assert all(one.name in text for one in biased.tried)
     assert text.count("<- taken") == 1
     assert biased.to_dict()["tried"][0]["name"] == "none"
+
+
+def test_a_mixture_is_the_mean_of_probabilities_by_hand():
+    logits, labels = planted(n=200)
+    shares = {"none": 0.2, "sms": 0.5, "isotonic": 0.3}
+    mixture = MixtureCalibration(members=tuple(shares), shares=tuple(shares.values())).fit(logits, labels)
+    alone = {name: calibrate(labels, logits=logits, method=name).predict_proba(logits=logits) for name in shares}
+    found = mixture.predict_proba(logits)
+    for i in range(200):
+        for k in range(3):
+            assert found[i, k] == pytest.approx(sum(w * alone[name][i, k] for name, w in shares.items()))
+    assert mixture.text == "mixture of 50 % sms, 30 % isotonic and 20 % none"
+
+
+@pytest.mark.parametrize(
+    ("members", "shares", "match"),
+    [
+        ((), (), "members"),
+        (("sms", "sms"), (0.5, 0.5), "members"),
+        (("plat",), (1.0,), "members"),
+        (("sms", "svs"), (1.0,), "shares"),
+        (("sms", "svs"), (0.5, 0.6), "shares"),
+        (("sms", "svs"), (1.0, 0.0), "shares"),
+        (("sms", "svs"), (0.5, math.nan), "shares"),
+    ],
+)
+def test_a_mixture_of_nothing_known_is_refused(members, shares, match):
+    with pytest.raises(ArgumentError, match=match):
+        MixtureCalibration(members=members, shares=shares)
 
 
 @pytest.mark.parametrize("name", [*CALIBRATORS, "none"])

@@ -20,6 +20,7 @@ from vicinal.calibrators import (
     DirichletCalibration,
     HistogramBinning,
     IsotonicCalibration,
+    MixtureCalibration,
     QuadraticScaling,
     StructuredMatrixScaling,
     StructuredVectorScaling,
@@ -43,6 +44,7 @@ CASES = [
     VectorScaling(),
     HistogramBinning(),
     HistogramBinning(n_bins=8, equal_mass=True),
+    MixtureCalibration(members=("temperature", "isotonic", "sms"), shares=(0.25, 0.25, 0.5)),
 ]
 PUBLIC = [
     value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.cli.running import refused
 from tests.cli.running import vicinal as command
 from tests.runs.test_labels import TRAINING
 from vicinal import runs
-from vicinal.calibrators import CALIBRATORS, Calibrator, loss_parts
+from vicinal.calibrators import CALIBRATORS, Calibrator, MixtureCalibration, loss_parts
 from vicinal.calibrators.two_logits import two_logits
 from vicinal.runs import Experiment, Run
 from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
@@ -128,23 +129,22 @@ def test_the_command_exports_and_shows_parts(table, tmp_path):
     command(*words, "--calibrate", "svs", "--out", tmp_path / "run")
     assert "refinement" in command("evaluate", tmp_path / "run", "--parts").out
     assert "differ by" in command("export", tmp_path / "run", "--out", tmp_path / "model.onnx").out
-    command(*words, "--calibrate", "isotonic", "--out", tmp_path / "other")
+    command(*words, "--calibrate", "isotonic", "--out", tmp_path / "another")
+    assert "differ by" in command("export", tmp_path / "another", "--out", tmp_path / "another.onnx").out
+    command(*words, "--calibrate", "beta", "--out", tmp_path / "other")
     error = refused("export", tmp_path / "other", "--out", tmp_path / "none.onnx")
-    assert "IsotonicCalibration cannot be written as ONNX: train with --calibrate temperature, svs," in error
+    assert "BetaCalibration cannot be written as ONNX: train with --calibrate auto, temperature, svs," in error
     assert not (tmp_path / "none.onnx").exists()
 
 
-@pytest.mark.parametrize("name", ["temperature", "svs", "sms", "vector", "quadratic"])
+@pytest.mark.parametrize("name", ["temperature", "svs", "sms", "vector", "quadratic", "isotonic", "mixture"])
 @pytest.mark.parametrize("k", [2, 4])
 def test_a_calibrator_in_torch_is_the_one_in_numpy(name, k):
     generator = np.random.default_rng(1)
     logits = 3 * generator.normal(size=(500, k))
     labels = (logits / 2 + np.arange(k) + generator.gumbel(size=logits.shape)).argmax(axis=1)
-    calibrator: Calibrator = CALIBRATORS[name]().fit(logits, labels)
-    if name == "quadratic" and k > 2:
-        with pytest.raises(ValueError, match="cannot be written as ONNX"):
-            _in_torch(calibrator)
-        return
+    mixture = partial(MixtureCalibration, members=("none", "quadratic", "isotonic"), shares=(0.2, 0.5, 0.3))
+    calibrator: Calibrator = {**CALIBRATORS, "mixture": mixture}[name]().fit(logits, labels)
     beyond = 2 * logits  # also outside of what was seen
     got = _in_torch(calibrator)(torch.tensor(beyond, dtype=torch.float32)).softmax(dim=1)
     np.testing.assert_allclose(got.numpy(), calibrator.predict_proba(beyond), atol=2e-6)

@@ -17,17 +17,20 @@ calibrator                   learns                    predicted class       use
 `DirichletCalibration`       K² + K, regularised       may change            comparisons; the strength is to be chosen
 `VectorScaling`              2K numbers                may change            comparisons; overfits small sets
 `HistogramBinning`           K × n_bins values         may change            comparisons
+`MixtureCalibration`         what its members learn    may change            several of these; what `auto` may take
 ===========================  ========================  ====================  =========================================
 
 `Calibrator.load(path)` reads whichever of them was saved; `cross_validate` says whether one helps.
 """
 
-from vicinal.calibrators.auto import CALIBRATORS, Calibration, Candidate, calibrate
+from vicinal.calibrators.auto import Calibration, Candidate, calibrate
 from vicinal.calibrators.base import Calibrator
 from vicinal.calibrators.beta import BetaCalibration
 from vicinal.calibrators.dirichlet import DirichletCalibration
 from vicinal.calibrators.histogram import HistogramBinning
 from vicinal.calibrators.isotonic import IsotonicCalibration
+from vicinal.calibrators.mixture import MixtureCalibration
+from vicinal.calibrators.names import CALIBRATORS
 from vicinal.calibrators.parts import LossParts, loss_parts
 from vicinal.calibrators.quadratic import QuadraticScaling
 from vicinal.calibrators.structured_matrix import StructuredMatrixScaling
@@ -52,6 +55,7 @@ __all__ = [
     "DirichletCalibration",
     "VectorScaling",
     "HistogramBinning",
+    "MixtureCalibration",
     "CrossValidation",
     "LossParts",
     "loss_parts",

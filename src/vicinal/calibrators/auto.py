@@ -1,17 +1,14 @@
-r"""Which calibrator? A temperature, unless cross-validation shows that another is better.
+r"""Which calibrator? A temperature, unless cross-validation shows that a mixture of candidates is better.
 
 Every candidate is fitted on nine tenths of the samples and judged on the rest, ten times (above 2,000 samples on four
-fifths, five times), so that each sample i has a held-out loss :math:`\ell_i(c)` under each candidate c. With t the
-temperature,
+fifths, five times), so that each sample i has a held-out loss :math:`\ell_i(c)` under each candidate c. The shares of a
+mixture (`MixtureCalibration`) minimise its mean held-out loss. With m the mixture and t the temperature,
 
 .. math::
-    d(c) = \frac1n \sum_i \big(\ell_i(c) - \ell_i(t)\big), \qquad \text{se}(c) = \text{its standard error (paired)}
+    d = \frac1n \sum_i \big(\ell_i(m) - \ell_i(t)\big), \qquad \text{se} = \text{its standard error (paired)}
 
-a candidate qualifies where it is better than a temperature by two standard errors. SMS is penalised towards a
-temperature as far as samples are few, so it need only be better, :math:`d < 0`. It is taken if it qualifies and is
-within one standard error of the best (Breiman et al. 1984). Else the best that qualifies is taken, or else a
-temperature, fitted on all samples. Scores are left alone only where a temperature raises their held-out loss by more
-than its standard error.
+the mixture is taken where :math:`d < -\text{se} / 2`, else the temperature. A mixture of one candidate is that
+candidate. The loss of the mixture is that of the samples that chose its shares, so it is slightly too low.
 
 ============  =====================================================  =========================
 name          calibrator                                             candidate for
@@ -19,8 +16,8 @@ name          calibrator                                             candidate f
 none          none: the probabilities stay as they are               any
 temperature   `TemperatureScaling`                                   any
 svs           `StructuredVectorScaling`                              any
-sms           `StructuredMatrixScaling`                              3 to 100 classes
-quadratic     `QuadraticScaling`                                     2 classes
+sms           `StructuredMatrixScaling`                              up to 100 classes
+quadratic     `QuadraticScaling`                                     up to 100 classes
 isotonic      `IsotonicCalibration`                                  any
 vector        `VectorScaling`                                        on request
 dirichlet     `DirichletCalibration`                                 on request
@@ -33,7 +30,7 @@ histogram     `HistogramBinning`                                     on request
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,39 +41,19 @@ from vicinal._arrays import as_array, as_classes, as_scores
 from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, choice, scores_by_name
 from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, as_weights
-from vicinal.calibrators.beta import BetaCalibration
-from vicinal.calibrators.dirichlet import DirichletCalibration
-from vicinal.calibrators.histogram import HistogramBinning
-from vicinal.calibrators.isotonic import IsotonicCalibration
-from vicinal.calibrators.quadratic import QuadraticScaling
+from vicinal.calibrators.mixture import MixtureCalibration, mixture_shares
+from vicinal.calibrators.names import CALIBRATORS, named
 from vicinal.calibrators.structured_matrix import StructuredMatrixScaling
-from vicinal.calibrators.structured_vector import StructuredVectorScaling
-from vicinal.calibrators.temperature import TemperatureScaling
 from vicinal.calibrators.validation import FEW, cross_validate, held_out_nll
-from vicinal.calibrators.vector import VectorScaling
-from vicinal.calibrators.venn_abers import VennAbersCalibration
 
-#: By name, in the order of simplicity.
-CALIBRATORS: Mapping[str, Callable[[], Calibrator]] = {
-    "temperature": TemperatureScaling,
-    "svs": StructuredVectorScaling,
-    "sms": StructuredMatrixScaling,
-    "quadratic": QuadraticScaling,
-    "isotonic": IsotonicCalibration,
-    "vector": VectorScaling,
-    "dirichlet": DirichletCalibration,
-    "beta": BetaCalibration,
-    "venn-abers": VennAbersCalibration,
-    "histogram": HistogramBinning,
-}
 #: Those that `auto` tries, besides none at all.
 _TRIED = ("temperature", "svs", "sms", "quadratic", "isotonic")
 #: More numbers than this are thinned out for the choice, which they no longer change; the one taken sees them all.
 _ENOUGH = 2**20
 #: Up to so many samples there are ten folds: with five a candidate of many values would be judged by too few samples.
 _FEW = 2_000
-#: Standard errors by which a candidate other than SMS must be better than a temperature.
-_CLEARLY = 2.0
+#: Standard errors by which the mixture must be better than a temperature.
+_CLEARLY = 0.5
 #: Of a two-sided 95 % interval.
 _Z = 1.959963984540054
 #: The least that a probability counts as.
@@ -97,7 +74,7 @@ class Candidate:
     """
 
     name: str
-    """Its name in `CALIBRATORS`, or `"none"`."""
+    """Its name in `CALIBRATORS`, `"none"` or `"mixture"`."""
     nll: float
     """The held-out negative log-likelihood."""
     interval: tuple[float, float]
@@ -110,6 +87,8 @@ class Candidate:
     """How much more that is than a temperature's; negative for a better candidate."""
     temperature_error: float
     """The standard error of `behind_temperature`, paired."""
+    share: float
+    """Its share in the mixture; 1 for the mixture itself."""
 
     @property
     def behind_interval(self) -> tuple[float, float]:
@@ -133,7 +112,7 @@ class Calibration:
     calibrator: Calibrator
     """Fitted on all samples. `save` keeps it; `Calibrator.load` reads it."""
     name: str
-    """Its name in `CALIBRATORS`, or `"none"`."""
+    """Its name in `CALIBRATORS`, `"none"` or `"mixture"`."""
     n: int
     """The number of samples it was fitted on."""
     tried: tuple[Candidate, ...] = ()
@@ -163,15 +142,11 @@ class Calibration:
         held_out = f"NLL {taken.nll:.4f} by cross-validation on {self.n:,} samples"
         if self.name == "none" and self.n < FEW:
             return f"none: so few samples do not show that another would help, {held_out}"
-        if taken is best:
-            return f"{self.name}: the best of {len(self.tried)} candidates, {held_out}"
-        reason = {
-            "none": "a temperature hurts, and no other is clearly better; the best is",
-            "temperature": "no other is clearly better; the best is",
-        }.get(self.name, "clearly better than a temperature; the best is")
-        if self.name == "sms":
-            reason = "within one standard error of the best,"
-        return f"{self.name}: {reason} {best.name} with {best.nll:.4f}, {held_out}"
+        if isinstance(self.calibrator, MixtureCalibration):
+            return f"{self.calibrator.text}: clearly better than a temperature, {held_out}"
+        if self.name == "temperature" and taken is not best:
+            return f"temperature: no mixture is clearly better; the best is {best.name} with {best.nll:.4f}, {held_out}"
+        return f"{self.name}: the best of {len(self.tried) - 1} candidates, {held_out}"
 
     @property
     def sentences(self) -> list[str]:
@@ -253,31 +228,24 @@ def calibrate(
         raise ValueError(f"labels and scores must have the same length, got {len(y)} and {len(z)}")
     w = as_weights(sample_weight, len(y))
     tried: tuple[Candidate, ...] = ()
+    together = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     if isinstance(method, Calibrator):
         name, calibrator = type(method).__name__, method
     else:
         name = choice("method", method, ("auto", "none", *CALIBRATORS))
         if name == "auto":
-            together = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
             tried = candidates(z, y, w, folds=folds, groups=together)
             name = _taken(tried)
-            if name != "none" and len(y) < FEW:
-                of_few = cross_validate(named(name, z.shape[1]), z, y, sample_weight=w, groups=together)
-                name = name if of_few.helps else "none"
-        calibrator = named(name, z.shape[1])
+        calibrator = _mixture(tried) if name == "mixture" else named(name, z.shape[1])
+        if method == "auto" and 1 < len(y) < FEW:
+            helps = cross_validate(calibrator, z, y, sample_weight=w, groups=together).helps
+            name, calibrator = (name, calibrator) if helps else ("none", named("none", z.shape[1]))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if name != "none":
             calibrator.fit(z, y, sample_weight=w)
     notes = tuple(dict.fromkeys(str(one.message) for one in caught))
     return Calibration(calibrator, name, len(y), tried, notes, least)
-
-
-def named(name: str, n_classes: int) -> Calibrator:
-    """Return the calibrator of this name, not fitted; `"none"` is fitted already, to so many classes."""
-    if name == "none":
-        return TemperatureScaling.of(1.0, n_classes)
-    return CALIBRATORS[choice("calibrator", name, tuple(CALIBRATORS))]()
 
 
 def candidates(
@@ -293,8 +261,8 @@ def candidates(
     together = None if groups is None else groups[::every]
     z, y, w = logits[::every], labels[::every], weights[::every]
     k = z.shape[1]
-    suits = {"sms": 2 < k <= StructuredMatrixScaling().max_classes, "quadratic": k == 2}
-    names = ["none", *(name for name in _TRIED if suits.get(name, True))] if len(y) > 1 else ["none"]
+    slow = ("sms", "quadratic") if k > StructuredMatrixScaling().max_classes else ()
+    names = ["none", *(name for name in _TRIED if name not in slow)] if len(y) > 1 else ["none"]
     folds = folds or (10 if len(y) <= _FEW else 5)
     losses = {
         name: held_out_nll(None if name == "none" else named(name, k), z, y, w, folds=folds, groups=together)
@@ -304,6 +272,11 @@ def candidates(
 
 
 def _compared(losses: Mapping[str, Floats], weights: Floats, groups: NDArray[np.intp] | None) -> tuple[Candidate, ...]:
+    """Return the candidates, and the mixture where there are several."""
+    shares = mixture_shares(losses, weights) if len(losses) > 1 else {}
+    if shares:
+        mixed = np.log(sum(part * np.exp(-losses[name]) for name, part in shares.items()))
+        losses, shares = {**losses, "mixture": -mixed}, {**shares, "mixture": 1.0}
     share = weights / weights.sum()
     means = {name: float(share @ each) for name, each in losses.items()}
     best = min(means, key=lambda name: means[name])
@@ -316,7 +289,8 @@ def _compared(losses: Mapping[str, Floats], weights: Floats, groups: NDArray[np.
         half = _Z * _standard_error(each, share, groups)
         interval = max(means[name] - half, 0.0), means[name] + half
         plain = "temperature" if "temperature" in losses else best
-        found.append(Candidate(name, means[name], interval, *less(name, best), *less(name, plain)))
+        of_both = *less(name, best), *less(name, plain)
+        found.append(Candidate(name, means[name], interval, *of_both, shares.get(name, 0.0)))
     return tuple(found)
 
 
@@ -327,21 +301,19 @@ def _standard_error(values: Floats, share: Floats, groups: NDArray[np.intp] | No
 
 
 def _taken(tried: Sequence[Candidate]) -> str:
-    """Return SMS where it is better than a temperature and about the best, else the best that is clearly better."""
-    by_name = {one.name: one for one in tried}
-    if "temperature" not in by_name:
-        return tried[0].name
-    none, temperature, sms = by_name["none"], by_name["temperature"], by_name.get("sms")
-    fitted = [one for one in tried if one is not none]
-    better = [
-        one for one in fitted if one.behind_temperature < -(0 if one is sms else _CLEARLY) * one.temperature_error
-    ]
-    if sms is not None and sms in better and sms.behind <= sms.standard_error:
-        taken = sms
-    else:
-        taken = min([temperature, *better], key=_nll)
-    hurts = none.behind_temperature < -none.temperature_error
-    return none.name if hurts and none.nll < taken.nll else taken.name
+    """Return a temperature, or the mixture where it is clearly better: of one candidate its name."""
+    mixture = tried[-1]
+    if mixture.name != "mixture":
+        return mixture.name
+    if not mixture.behind_temperature < -_CLEARLY * mixture.temperature_error:
+        return "temperature"
+    members = [one.name for one in tried if one.share > 0 and one is not mixture]
+    return members[0] if len(members) == 1 else "mixture"
+
+
+def _mixture(tried: Sequence[Candidate]) -> MixtureCalibration:
+    members = [one for one in tried[:-1] if one.share > 0]
+    return MixtureCalibration(members=tuple(one.name for one in members), shares=tuple(one.share for one in members))
 
 
 def _nll(one: Candidate) -> float:

@@ -363,4 +363,6 @@ def _concrete(kind: type[Self]) -> Iterator[type[Self]]:
 def _jsonable(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_jsonable(item) for item in value]
+    if isinstance(value, Calibrator):
+        return value.state_dict()
     return value.tolist() if isinstance(value, np.ndarray) else value

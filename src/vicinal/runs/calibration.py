@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vicinal._atomic import Json
-from vicinal.calibrators import CALIBRATORS, Calibrator, TemperatureScaling
+from vicinal.calibrators import CALIBRATORS, Calibrator, MixtureCalibration, TemperatureScaling
 from vicinal.calibrators.two_logits import two_logits
 
 #: The name of the only head of a multi-class model.
@@ -61,6 +61,8 @@ class HeadCalibrators:
         calibrator = self.by_head[head]
         if isinstance(calibrator, TemperatureScaling):
             return f"temperature {calibrator.temperature_:.3f}"
+        if isinstance(calibrator, MixtureCalibration):
+            return calibrator.text
         return next(name for name, kind in CALIBRATORS.items() if isinstance(calibrator, kind))  # type: ignore[arg-type]
 
     def head(self, name: str) -> HeadCalibrators:

@@ -18,6 +18,8 @@ from vicinal._checks import require
 from vicinal._typing import Batch
 from vicinal.calibrators import (
     Calibrator,
+    IsotonicCalibration,
+    MixtureCalibration,
     QuadraticScaling,
     StructuredMatrixScaling,
     StructuredVectorScaling,
@@ -78,20 +80,73 @@ class _Divided(nn.Module):
         return logits / self.temperature
 
 
-class _Quadratic(nn.Module):
-    """Quadratic scaling of two classes."""
+class _Interpolated(nn.Module):
+    """Straight lines between corners, constant outside: `numpy.interp`."""
 
-    def __init__(self, calibrator: QuadraticScaling) -> None:
+    x: Tensor
+    y: Tensor
+
+    def __init__(self, x: Floats, y: Floats) -> None:
         super().__init__()
-        self.temperature = calibrator.temperature_
-        self.a, self.b, self.c = calibrator.coefficients_[0].tolist()
-        self.low, self.high = calibrator.range_[0].tolist()
+        # A corner beyond the last one, of the same height, spares the case of one corner.
+        self.register_buffer("x", torch.tensor(np.append(x, x[-1] + 1), dtype=torch.float32))
+        self.register_buffer("y", torch.tensor(np.append(y, y[-1]), dtype=torch.float32))
 
-    def forward(self, logits: Tensor) -> Tensor:
-        odds = (logits[:, 1] - logits[:, 0]) / self.temperature
+    def forward(self, odds: Tensor) -> Tensor:
+        inside = odds.clamp(self.x[0], self.x[-1])
+        after = (inside[:, None] >= self.x).sum(dim=1).clamp(1, len(self.x) - 1)
+        low, high = self.x[after - 1], self.x[after]
+        part = (inside - low) / (high - low)
+        return self.y[after - 1] * (1 - part) + self.y[after] * part
+
+
+class _Quadratic(nn.Module):
+    """A quadratic function between two ends, straight outside."""
+
+    def __init__(self, coefficients: Floats, ends: Floats) -> None:
+        super().__init__()
+        self.a, self.b, self.c = coefficients.tolist()
+        self.low, self.high = ends.tolist()
+
+    def forward(self, odds: Tensor) -> Tensor:
         inside = odds.clamp(self.low, self.high)
         slope = (self.b + 2 * self.c * inside).clamp(min=0)
-        return two_logits(self.a + self.b * inside + self.c * inside**2 + (odds - inside) * slope)
+        mapped: Tensor = self.a + self.b * inside + self.c * inside**2 + (odds - inside) * slope
+        return mapped
+
+
+class _OneAgainstRest(nn.Module):
+    """A map of the log-odds of each class, of two classes of the second, and what they give together."""
+
+    others: Tensor
+
+    def __init__(self, maps: Sequence[nn.Module], temperature: float = 1.0) -> None:
+        super().__init__()
+        self.maps, self.temperature = nn.ModuleList(maps), temperature
+        self.register_buffer("others", torch.zeros(len(maps), len(maps)).fill_diagonal_(-torch.inf))
+
+    def forward(self, logits: Tensor) -> Tensor:
+        z = logits / self.temperature
+        if len(self.maps) == 1:
+            second: Tensor = self.maps[0](z[:, 1] - z[:, 0])
+            return two_logits(second)
+        odds = z - (z[:, None, :] + self.others).logsumexp(dim=2)
+        mapped = torch.stack([one(odds[:, k]) for k, one in enumerate(self.maps)], dim=1)
+        return nn.functional.logsigmoid(mapped)
+
+
+class _Mixture(nn.Module):
+    shares: Tensor
+
+    def __init__(self, members: Sequence[nn.Module], shares: Sequence[float]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.register_buffer("shares", torch.tensor(shares))
+
+    def forward(self, logits: Tensor) -> Tensor:
+        each = torch.stack([member(logits).log_softmax(dim=1) for member in self.members], dim=2)
+        mixed: Tensor = (each + self.shares.log()).logsumexp(dim=2)
+        return mixed
 
 
 def _in_torch(calibrator: Calibrator) -> nn.Module:
@@ -105,12 +160,18 @@ def _in_torch(calibrator: Calibrator) -> nn.Module:
             return _Affine(matrix, calibrator.bias_, calibrator.temperature_)
         case VectorScaling():
             return _Affine(np.diag(calibrator.scale_), calibrator.bias_)
-        case QuadraticScaling() if calibrator.n_classes_ == 2:
-            return _Quadratic(calibrator)
+        case QuadraticScaling():
+            curves = zip(calibrator.coefficients_, calibrator.range_, strict=True)
+            return _OneAgainstRest([_Quadratic(*one) for one in curves], calibrator.temperature_)
+        case IsotonicCalibration():
+            corners = zip(calibrator.centres_, calibrator.values_, strict=True)
+            return _OneAgainstRest([_Interpolated(*one) for one in corners])
+        case MixtureCalibration():
+            return _Mixture([_in_torch(member) for member in calibrator.members_], calibrator.shares)
         case _:
             raise ValueError(
-                f"{type(calibrator).__name__} cannot be written as ONNX: train with --calibrate temperature, svs, sms "
-                "or vector (for two classes quadratic too), or serve the run folder itself"
+                f"{type(calibrator).__name__} cannot be written as ONNX: train with --calibrate auto, temperature, "
+                "svs, sms, quadratic, isotonic or vector, or serve the run folder itself"
             )
 
 
