@@ -106,7 +106,12 @@ def rows(mixture, error=0.04, **shares):
     ],
 )
 def test_a_temperature_is_taken_unless_the_mixture_is_better(tried, taken):
-    assert _taken(tried) == taken
+    assert _taken(tried, 3) == taken
+
+
+def test_two_classes_need_a_clearer_difference():
+    shares = {"none": 0.0, "temperature": 0.2, "sms": 0.8}
+    assert [_taken(rows(nll, **shares), 2) for nll in (0.42, 0.38)] == ["temperature", "mixture"]  # 0.75, 1.75 errors
 
 
 def _calibrated(logits, labels):

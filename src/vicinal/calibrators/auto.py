@@ -7,8 +7,9 @@ mixture (`MixtureCalibration`) minimise its mean held-out loss. With m the mixtu
 .. math::
     d = \frac1n \sum_i \big(\ell_i(m) - \ell_i(t)\big), \qquad \text{se} = \text{its standard error (paired)}
 
-the mixture is taken where :math:`d < -\text{se} / 2`, else the temperature. A mixture of one candidate is that
-candidate. The loss of the mixture is that of the samples that chose its shares, so it is slightly too low.
+the mixture is taken where :math:`d < -\tfrac32\,\text{se}` for two classes, and :math:`d < -\tfrac12\,\text{se}` for
+more, else the temperature. With two classes there is less that a temperature leaves out. A mixture of one candidate is
+that candidate. The loss of the mixture is that of the samples that chose its shares, so it is slightly too low.
 
 ============  =====================================================  =========================
 name          calibrator                                             candidate for
@@ -52,8 +53,8 @@ _TRIED = ("temperature", "svs", "sms", "quadratic", "isotonic")
 _ENOUGH = 2**20
 #: Up to so many samples there are ten folds: with five a candidate of many values would be judged by too few samples.
 _FEW = 2_000
-#: Standard errors by which the mixture must be better than a temperature.
-_CLEARLY = 0.5
+#: Standard errors by which the mixture must be better than a temperature: of two classes, and of more.
+_CLEARLY = (1.5, 0.5)
 #: Of a two-sided 95 % interval.
 _Z = 1.959963984540054
 #: The least that a probability counts as.
@@ -145,7 +146,7 @@ class Calibration:
         if isinstance(self.calibrator, MixtureCalibration):
             return f"{self.calibrator.text}: clearly better than a temperature, {held_out}"
         if self.name == "temperature" and taken is not best:
-            return f"temperature: no mixture is clearly better; the best is {best.name} with {best.nll:.4f}, {held_out}"
+            return f"temperature: no mixture of the others is clearly better, {held_out}"
         return f"{self.name}: the best of {len(self.tried) - 1} candidates, {held_out}"
 
     @property
@@ -235,7 +236,7 @@ def calibrate(
         name = choice("method", method, ("auto", "none", *CALIBRATORS))
         if name == "auto":
             tried = candidates(z, y, w, folds=folds, groups=together)
-            name = _taken(tried)
+            name = _taken(tried, z.shape[1])
         calibrator = _mixture(tried) if name == "mixture" else named(name, z.shape[1])
         if method == "auto" and 1 < len(y) < FEW:
             helps = cross_validate(calibrator, z, y, sample_weight=w, groups=together).helps
@@ -300,12 +301,13 @@ def _standard_error(values: Floats, share: Floats, groups: NDArray[np.intp] | No
     return float(np.linalg.norm(parts if groups is None else np.bincount(groups, parts)))
 
 
-def _taken(tried: Sequence[Candidate]) -> str:
+def _taken(tried: Sequence[Candidate], n_classes: int) -> str:
     """Return a temperature, or the mixture where it is clearly better: of one candidate its name."""
     mixture = tried[-1]
     if mixture.name != "mixture":
         return mixture.name
-    if not mixture.behind_temperature < -_CLEARLY * mixture.temperature_error:
+    clearly = _CLEARLY[0] if n_classes == 2 else _CLEARLY[1]
+    if not mixture.behind_temperature < -clearly * mixture.temperature_error:
         return "temperature"
     members = [one.name for one in tried if one.share > 0 and one is not mixture]
     return members[0] if len(members) == 1 else "mixture"
