@@ -47,6 +47,11 @@ def test_a_tiny_cell_has_the_committed_digits_and_workers_inherit_what_holds_the
 
 
 @needs_avx2
+def test_the_suite_itself_has_portable_digits():
+    assert shortfall() is None
+
+
+@needs_avx2
 def test_what_comes_after_torch_is_said_to_be_late(monkeypatch):
     for name in VARIABLES:
         monkeypatch.setenv(name, "")  # so that they are taken back

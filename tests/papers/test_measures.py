@@ -161,7 +161,9 @@ def test_paddings_are_those_of_the_table():
 def test_logitmix_takes_the_papers_weights():
     weights = {name: parse(above).weight for name, (_, above) in l22_tab2.BASES.items()}
     assert weights == {"Mixup": 1.0, "CutMix": 0.1, "PuzzleMix": 0.5, "Manifold Mixup": 1.0}
-    best = get("l22-sec5-4").methods
+    recipe = get("l22-sec5-4")
+    at = recipe.scales["cpu"]
+    best = recipe.methods_of(next(iter(at.pairs())), at)
     assert parse(best["CutMix, weight 0.1"].expression).weight == 0.1
     assert parse(best["Mixup, weight 2"].expression).weight == 2.0
 

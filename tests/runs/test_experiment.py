@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import csv
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.running import vicinal
+from tests.cli.running import refused, vicinal
 from vicinal import runs
 from vicinal.runs import EvalSet, Experiment
 from vicinal.runs.experiment import data_name, folder_name
@@ -22,7 +23,6 @@ FULL = Experiment(
         "subset": "random",
         "val": 30,
         "test": 0.25,
-        "header": False,
         "max_bad": 2,
         "rare": "train",
         "encoding": "latin-1",
@@ -57,8 +57,20 @@ FULL = Experiment(
 )
 
 
-@pytest.mark.parametrize("experiment", [FULL, Experiment(source="digits")])
-def test_its_command_asks_for_the_same(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+def table(path: Path, target: str = "class") -> None:
+    """Write a file that is there, since a command looks for it and its target before anything else."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["one text", "the other", target], ["a", "b", "c"]])
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [FULL, Experiment(source="digits"), Experiment(source=FULL.source, data={"target": "2", "header": False})],
+)
+def test_its_command_asks_for_the_same(experiment: Experiment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for source in (FULL.source, "elsewhere.csv", "third place.csv", "third dev.csv"):
+        table(tmp_path / str(source), FULL.data["target"])
     asked: list[Any] = []
 
     def run(experiment: Experiment, out: Path, **options: Any) -> None:
@@ -67,7 +79,7 @@ def test_its_command_asks_for_the_same(experiment: Experiment, monkeypatch: pyte
     monkeypatch.setattr(runs, "run", run)
     words = shlex.split(experiment.command(out="the run"))
     assert words[0] == "vicinal"
-    vicinal(*words[1:])
+    vicinal(*words[1:], cwd=tmp_path)
     assert asked == [experiment, Path("the run")]
 
 
@@ -113,7 +125,9 @@ def test_how_a_run_proceeds_is_no_part_of_what_it_is():
     assert usual.resume_key() != Experiment(source="digits", training={"epochs": 3}).resume_key()
 
 
-def test_maps_are_of_one_further_set_or_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maps_are_of_one_further_set_or_of_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("snli.csv", "one.csv", "two.csv", "dev.csv"):
+        table(tmp_path / name)
     asked: list[Any] = []
     monkeypatch.setattr(runs, "run", lambda experiment, out, **options: asked.append(experiment))
     maps = ["--map", "q1=premise,q2=hypothesis", "--map", "2:q1=text", "--map-class", '2:{"a,b": "c"}']
@@ -127,12 +141,10 @@ def test_maps_are_of_one_further_set_or_of_all(monkeypatch: pytest.MonkeyPatch) 
         *maps,
         "--eval-development",
         "1:dev.csv",
+        cwd=tmp_path,
     )
     one, two = asked[0].eval_sets
     assert one == EvalSet(source="one.csv", columns={"q1": "premise", "q2": "hypothesis"}, development="dev.csv")
     assert two == EvalSet(source="two.csv", columns={"q1": "text", "q2": "hypothesis"}, class_names={"a,b": "c"})
-    assert (
-        "for a set that no --eval-data names"
-        in vicinal("train", "--eval-data", "one.csv", "--map", "2:a=b", code=2).err
-    )
-    assert "must be NAME=NAME" in vicinal("train", "--eval-data", "one.csv", "--map", "a", code=2).err
+    assert "for a set that --eval-data names" in refused("train", "digits", "--eval-data", "digits", "--map", "2:a=b")
+    assert "--map must be NAME=NAME" in refused("train", "digits", "--eval-data", "digits", "--map", "a")
