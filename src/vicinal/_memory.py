@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from vicinal._checks import Argument, ArgumentError, ArgumentTypeError, Sentence
 
@@ -155,10 +156,14 @@ def check_size(path: Path, times: int = 1) -> None:
 
 
 class Scratch:
-    """A temporary file without a name, in the folder `TMPDIR`; it is removed with its last reference."""
+    """A temporary file without a name, in the folder `TMPDIR`; it is removed with its last reference.
 
-    def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile(prefix="vicinal-")  # noqa: SIM115  # closed below
+    One that several processes share has had a name, by which it is opened.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        unnamed = name is None
+        self.file: IO[bytes] = tempfile.TemporaryFile(prefix="vicinal-") if unnamed else open(str(name), "r+b")  # noqa: SIM115  # closed below
 
     def __del__(self) -> None:
         self.file.close()

@@ -873,7 +873,7 @@ def test_another_run_is_refused_by_what_differs(tmp_path):
         start(Mixup(alpha=1.0))
     with pytest.raises(ValueError, match=r": data was 'abc' and is 'abd'"):
         start(about={"data": "abd"})
-    with pytest.raises(ValueError, match="micro_batches_per_step was 1 and is 2"):
+    with pytest.raises(ValueError, match="processes times accumulation must be 1 to resume it"):
         start(accumulation=2)
     with pytest.raises(TypeError, match="about must be ready for JSON"):
         start(about={"data": {1, 2}})

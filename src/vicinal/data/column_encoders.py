@@ -32,7 +32,7 @@ import reprlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,10 @@ class _Cells:
             for i in np.flatnonzero(chosen)[: 3 - len(self.first)].tolist():
                 self.first.append(f"row {chunk.rows[i]:,} ({_CELL.repr(chunk[name][i].as_py())})")
 
+    def merge(self, other: _Cells) -> None:
+        """Add the cells of later rows."""
+        self.n, self.first = self.n + other.n, [*self.first, *other.first][:3]
+
     def __str__(self) -> str:
         return listed([*self.first, *[""] * (self.n - len(self.first))], n=3)
 
@@ -99,6 +103,12 @@ class Remarks:
     """Numbers farther beyond those of training than these are from each other."""
     unknown: Counter[str] = field(default_factory=Counter)
     """Values not seen in training."""
+
+    def merge(self, other: Remarks) -> None:
+        """Add what was found in later rows."""
+        self.odd.merge(other.odd)
+        self.far.merge(other.far)
+        self.unknown.update(other.unknown)
 
     def odd_cells_note(self, name: str, what: str) -> list[str]:
         """Return a note on the odd cells, which are no `what`."""
@@ -428,6 +438,9 @@ class ColumnFit(Protocol):
     def add(self, chunk: Chunk, chosen: Mask) -> None:
         """Take the chosen rows of a chunk."""
 
+    def merge(self, other: Any) -> None:
+        """Add what was measured of later rows, by a fit of the same class."""
+
     def column(self, budget: Budget) -> tuple[Column | None, str | None]:
         """Return the column, None where it is left out, and a note if there is anything to say."""
 
@@ -466,16 +479,16 @@ class _Moments:
     """Mean and variance of a numeric column, chunk by chunk.
 
     Let parts a and b have shares w_a and w_b of the values, and d = mean_b - mean_a. Then the whole has the mean
-    mean_a + w_b d and the variance w_a v_a + w_b v_b + w_a w_b d² (Chan et al. 1979).
+    mean_a + w_b d and the variance w_a v_a + w_b v_b + w_a w_b d² (Chan et al. 1979). Chunks are joined in their order
+    at the end, so that the digits do not depend on which process has read them.
     """
 
     name: str
     keeps: bool
     """Whether values are kept for quantiles."""
     format: NumberFormat = POINTS
-    n: int = 0
-    mean: float = 0.0
-    variance: float = 0.0
+    chunks: list[tuple[int, float, float]] = field(default_factory=list)
+    """The number of values of each chunk, their mean and their variance."""
     missing: bool = False
     low: float = np.inf
     high: float = -np.inf
@@ -493,35 +506,60 @@ class _Moments:
         """Take the range of all rows: only what lies beyond them is unlike the table."""
         there = values[~np.isnan(values)]
         if len(there):
-            low, high = self.seen or (np.inf, -np.inf)
-            self.seen = min(low, float(there.min())), max(high, float(there.max()))
+            self._widen((float(there.min()), float(there.max())))
+
+    def _widen(self, ends: tuple[float, float]) -> None:
+        low, high = self.seen or (np.inf, -np.inf)
+        self.seen = min(low, ends[0]), max(high, ends[1])
 
     def add_values(self, values: Floats) -> None:
         there = values[~np.isnan(values)]
         self.missing |= len(there) < len(values)
         if not len(there):
             return
-        share = len(there) / (self.n + len(there))
-        gap = float(np.mean(there)) - self.mean
-        self.variance = (1 - share) * self.variance + share * float(np.var(there)) + share * (1 - share) * gap**2
-        self.mean += share * gap
-        self.n += len(there)
+        self.chunks.append((len(there), float(np.mean(there)), float(np.var(there))))
         self.low, self.high = min(self.low, float(there.min())), max(self.high, float(there.max()))
         if self.keeps:
             self.kept.append(there[:: self.stride].copy())  # a view would keep all of them
-            while sum(map(len, self.kept)) > _KEPT:
-                self.kept, self.stride = [part[::2].copy() for part in self.kept], 2 * self.stride
+            self._thin_out()
+
+    def merge(self, other: _Moments) -> None:
+        self.chunks += other.chunks
+        self.missing |= other.missing
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        if other.seen is not None:
+            self._widen(other.seen)
+        # Of each chunk every `stride`-th value is kept, whatever the strides were on the way.
+        stride = max(self.stride, other.stride)
+        parts = [part[:: stride // fit.stride] for fit in (self, other) for part in fit.kept]
+        self.kept, self.stride = parts, stride
+        self._thin_out()
+
+    def _thin_out(self) -> None:
+        while sum(map(len, self.kept)) > _KEPT:
+            self.kept, self.stride = [part[::2].copy() for part in self.kept], 2 * self.stride
+
+    def moments(self) -> tuple[float, float]:
+        """Return mean and variance of all values."""
+        n, mean, variance = 0, 0.0, 0.0
+        for more, its_mean, its_variance in self.chunks:
+            share, gap = more / (n + more), its_mean - mean
+            variance = (1 - share) * variance + share * its_variance + share * (1 - share) * gap**2
+            mean += share * gap
+            n += more
+        return mean, variance
 
     def column(self, budget: Budget) -> tuple[Number | None, str | None]:
-        if not self.n:
+        if not self.chunks:
             return None, f"left out: {self.name!r} (missing in every training row)"
-        std = float(np.sqrt(self.variance)) or 1.0
+        mean, variance = self.moments()
+        std = float(np.sqrt(variance)) or 1.0
         far = _FARTHEST * std
-        limits = (max(self.low, self.mean - far), min(self.high, self.mean + far)) if budget.limited else None
+        limits = (max(self.low, mean - far), min(self.high, mean + far)) if budget.limited else None
         values = np.sort(np.concatenate(self.kept)) if self.keeps else np.empty(0)
         edges, ranks = _edges(values, budget.pieces), _ranks(values, budget.ranked)
         seen = self.seen if budget.limited else None
-        return Number(self.name, self.mean, std, self.missing, limits, edges, ranks, seen, self.format), None
+        return Number(self.name, mean, std, self.missing, limits, edges, ranks, seen, self.format), None
 
 
 def _edges(values: Floats, pieces: int) -> tuple[float, ...]:
@@ -576,6 +614,10 @@ class _Dates:
         for part, values in date_parts(chunk[self.name], day_first=self.day_first, times=self.times).parts.items():
             self.parts[part].add_values(values[chosen])
 
+    def merge(self, other: _Dates) -> None:
+        for name, fit in self.parts.items():
+            fit.merge(other.parts[name])
+
     def column(self, budget: Budget) -> tuple[Date | None, str | None]:
         parts = {"hour": self.parts["hour"]} if self.times else self.parts
         varying = [fit.column(budget)[0] for fit in parts.values() if fit.low < fit.high]
@@ -599,6 +641,9 @@ class _Counts:
         for name, n in zip(["", *names_of(values)], counts, strict=True):
             if n:
                 self.counts[name] += n
+
+    def merge(self, other: _Counts) -> None:
+        self.counts.update(other.counts)
 
     def column(self, budget: Budget) -> tuple[Category, str | None]:
         missing = self.counts.pop("", 0) > 0

@@ -36,6 +36,8 @@ _NAMED = re.compile(
     r"|(?P<name2>[^\W\d_]{3,10})\.? (?P<day2>\d{1,2})(?:st|nd|rd|th)?,? (?P<year2>\d{4})"
 )
 _DAY = 86_400_000_000
+#: Different texts that are no dates and are counted.
+_OTHERS = 64
 _START = datetime(1970, 1, 1)
 
 #: What a date becomes: days since 1970, the time of day as a fraction; year; month; weekday, Monday 0; hour of day.
@@ -92,7 +94,7 @@ class DateEvidence:
         """Take a cell of text that occurs `n` times."""
         stamp = _stamp(text)
         if stamp is None:
-            if text.lower() not in MARKERS and (text in self.others or len(self.others) < 64):
+            if text.lower() not in MARKERS and (text in self.others or len(self.others) < _OTHERS):
                 self.others[text] += n
             return
         self.n += n
@@ -107,6 +109,15 @@ class DateEvidence:
         elif stamp.day_first != stamp.month_first:
             self.either += n
             self.example = self.example or text
+
+    def merge(self, other: DateEvidence) -> None:
+        """Add what the cells after these tell, but for numbers such as 20200131."""
+        for name in ("n", "times", "day_first", "month_first", "either", "dotted"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for text, n in other.others.items():
+            if text in self.others or len(self.others) < _OTHERS:
+                self.others[text] += n
+        self.example = self.example or other.example
 
     def own(self) -> bool | None:
         """Return whether the day comes first, None where no cell tells."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import IO
 
 import numpy as np
 import torch
@@ -19,20 +20,20 @@ class FeatureMatrix:
     """A matrix of zeros, float32 `[n, width]`, to put rows into; in a file where it would fill memory.
 
     The file is temporary (`TMPDIR` says where). It is written, then mapped into memory, so that unused pages stay on
-    the disk. It has no name, and is gone with the process.
+    the disk. It has no name, and is gone with the process. Several processes may share a file, `scratch`, of that size.
     """
 
-    def __init__(self, n: int, width: int) -> None:
+    def __init__(self, n: int, width: int, scratch: Scratch | None = None) -> None:
         self._shape = n, width
-        self._scratch: Scratch | None = None
+        self._scratch = scratch
+        # What one process writes into its features must not reach the others.
+        self._mode = "r+" if scratch is None else "c"
         n_bytes = 4 * n * width
-        if n_bytes <= _IN_MEMORY:
+        if scratch is None and n_bytes <= _IN_MEMORY:
             self._memory = np.zeros(self._shape, np.float32)
-            return
-        self._scratch = Scratch()
-        if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not after minutes
-            os.posix_fallocate(self._scratch.file.fileno(), 0, n_bytes)
-        self._scratch.file.truncate(n_bytes)
+        elif scratch is None:
+            self._scratch = Scratch()
+            allocate(self._scratch.file, n_bytes)
 
     def buffer_for(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return zeros to write the features of rows into, before `put`: the matrix itself where they are adjacent."""
@@ -58,5 +59,12 @@ class FeatureMatrix:
         """Return the matrix, once all rows are there."""
         if self._scratch is not None:
             self._scratch.file.flush()
-            self._memory = np.memmap(self._scratch.file, np.float32, "r+", shape=self._shape)
+            self._memory = np.memmap(self._scratch.file, np.float32, self._mode, shape=self._shape)  # type: ignore[call-overload]  # one of two modes
         return torch.from_numpy(self._memory)
+
+
+def allocate(file: IO[bytes], n_bytes: int) -> None:
+    """Give a file this size: a full disk is an error now, not after minutes."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, n_bytes)
+    file.truncate(n_bytes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, final
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vicinal.data.options import Options, ReadOptions
 from vicinal.data.preprocessing import Preprocessing
+from vicinal.data.readers import Readers
 from vicinal.data.splitting import Labels, Positions
 from vicinal.data.task import Items, Split, Task
 from vicinal.models import ModelSpec, specify
@@ -44,6 +45,8 @@ class Request:
     seed: int = 0
     known_classes: bool = False
     """Whether the target holds classes however it looks, as in named data sets (Abalone: numbers of rings)."""
+    readers: Readers = field(default_factory=Readers)
+    """The processes that read it."""
     published: bool = False
     """Whether it is a named data set, treated as its papers do: dates and duplicates as they come, no clipping."""
 

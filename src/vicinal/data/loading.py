@@ -20,6 +20,7 @@ from vicinal.data.multiple_choice import from_choices, refuse_lists
 from vicinal.data.options import TEST, Options, ReadOptions, SplitOptions, TableOptions, TextOptions, records_from
 from vicinal.data.preprocessing import Preprocessing, TablePreprocessing
 from vicinal.data.published_tables import NamedTable
+from vicinal.data.readers import Readers
 from vicinal.data.registry import KINDS
 from vicinal.data.sources import Opened, open_data
 from vicinal.data.splitting import (
@@ -55,6 +56,7 @@ def load(
     augment: str | None = None,
     splits: Mapping[str, Sequence[int]] | None = None,
     fitted: Preprocessing | None = None,
+    readers: Readers | None = None,
 ) -> Task:
     """Load data to train a classifier on.
 
@@ -81,6 +83,9 @@ def load(
     fitted
         A `Task.preprocessing` to use again: it encodes the rows of a table, and gives the size of images. Other kinds
         of data are fitted again.
+    readers
+        `vicinal.data.readers.Readers.joined()` under `torchrun`: all processes call this together, each reads a part of a table, and all
+        have the task of one process. By default each process reads all.
 
     Returns
     -------
@@ -110,7 +115,7 @@ def load(
     one = combined_name(names) if names else None
     with stage("opening the data"):
         opened = open_data(source, kind, ReadOptions.given(options), None if labels_asked else one)
-    request = Request(one, labels_asked, kind, options, fitted, split.seed)
+    request = Request(one, labels_asked, kind, options, fitted, split.seed, readers=readers or Readers())
     samples = _samples(opened, request, source)
     of_kind = KINDS[samples.kind]
     if augment is not None and of_kind.augmentations:
@@ -157,6 +162,7 @@ def load_from_config(
     *,
     splits: Mapping[str, Sequence[int]] | None = None,
     fitted: Preprocessing | None = None,
+    readers: Readers | None = None,
 ) -> Task:
     """Load with options as config.json and the command have them: one flat mapping.
 
@@ -171,7 +177,7 @@ def load_from_config(
     100
     """
     direct = {name: value for name, value in config.items() if name in _DIRECT}
-    return load(source, *records_from(config, others=_DIRECT), **direct, splits=splits, fitted=fitted)
+    return load(source, *records_from(config, others=_DIRECT), **direct, splits=splits, fitted=fitted, readers=readers)
 
 
 def _samples(opened: Opened, request: Request, source: object) -> Samples:

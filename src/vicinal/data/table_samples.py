@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from vicinal.tables import BadRow, Table, is_table, open_table
 from vicinal.tables.column_values import distinct, names_of
 from vicinal.tables.number_format import NumberFormat, read_numbers
 from vicinal.tables.shards import joined_tables
+
+Value = TypeVar("Value", bound=np.generic)
 
 #: What the target column may be called where it is not named; the first group that has one counts.
 _TARGET_NAMES = (("target", "label", "class"), ("y",))
@@ -81,7 +84,7 @@ class ScannedTable:
             target = _default_target(table)
             notes.append(f"target: {target!r}")
         table.require_column(target, "target")
-        scan = scan_table(table, target, request.labels, request.options(ReadOptions))
+        scan = scan_table(table, target, request.labels, request.options(ReadOptions), request.readers)
         if not scan.readable.any():
             raise ValueError(f"{table.name!r} has no rows{f': {scan.bad[0]}' if scan.bad else ''}")
         if not request.known_classes:
@@ -165,7 +168,7 @@ class ScannedTable:
             labels=labels,
             classes=self.scan.names,
             fit=fit,
-            fingerprint=self.table.fingerprint(),
+            fingerprint=self.request.readers.fingerprint(self.table),
             notes=[*self.notes, *notes, *skipped, *splitting.notes],
             parts=self.scan.parts,
             groups=splitting.groups,
@@ -275,14 +278,14 @@ class _Splitting:
 
 def _splitting(source: ScannedTable, labels: Labels, hashes: NDArray[np.int64], equal: str) -> _Splitting:
     """Return what stays together in the split, the groups asked for or duplicates, or the order of time."""
-    table, scan, split = source.table, source.scan, source.request.options(SplitOptions)
+    scan, split = source.scan, source.request.options(SplitOptions)
     usable = labels >= 0
     if split.group is not None:
-        groups = row_groups(table, split.group, scan.n_rows)
+        groups = row_groups(scan.rows(), split.group, scan.n_rows, scan)
         n_groups = len(np.unique(groups[usable]))
         return _Splitting(groups, None, [f"{n_groups} groups by {split.group!r}, each on one side of the split"])
     if split.time is not None:
-        order, notes = _time(table, split.time, scan)
+        order, notes = _time(split.time, scan)
         return _Splitting(None, order, [f"split by {split.time!r}: the latest rows are the test set", *notes])
     n, n_different = int(usable.sum()), _n_distinct(hashes, usable)
     duplicates = n - n_different
@@ -333,14 +336,23 @@ def _weights(source: ScannedTable, labels: Labels) -> NDArray[np.float64] | None
     if column is None:
         return None
     form = source.scan.format(column)["form"]
-    return row_weights(source.table, column, form, labels >= 0)
+    return row_weights(source.scan.rows(), column, form, labels >= 0, source.scan)
 
 
-def row_weights(table: Table, column: str, form: NumberFormat | None, usable: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return how much each row counts, `[N]`: a number of at least 0 in every row that is `usable`."""
+def row_weights(
+    table: Table, column: str, form: NumberFormat | None, usable: NDArray[np.bool_], scan: Scan | None = None
+) -> NDArray[np.float64]:
+    """Return how much each row counts, `[N]`: a number of at least 0 in every row that is `usable`.
+
+    With a `scan` the table holds the rows of this process alone.
+    """
     weights = np.zeros(len(usable))
-    for chunk in table.chunks([column], bad=[]):
-        weights[chunk.rows - 1] = read_numbers(chunk[column], form).values
+
+    def read() -> None:
+        for chunk in table.chunks([column], bad=[]):
+            weights[chunk.rows - 1] = read_numbers(chunk[column], form).values
+
+    weights = _of_all(scan, weights, read)
     bad = np.flatnonzero(~((weights >= 0) & (weights < np.inf)) & usable)
     if len(bad):
         got = "no number" if np.isnan(weights[bad[0]]) else f"{weights[bad[0]]:g}"
@@ -350,22 +362,43 @@ def row_weights(table: Table, column: str, form: NumberFormat | None, usable: ND
     return weights
 
 
-def row_groups(table: Table, column: str, n: int) -> Positions:
-    """Return the number of each row's group; a row without one is a group of its own."""
+def _of_all(scan: Scan | None, values: NDArray[Value], read: Callable[[], None]) -> NDArray[Value]:
+    """Return values of all rows `[N]`, given what reads those of this process into their places."""
+    if scan is None:
+        read()
+        return values
+    scan.readers.together(read)
+    return scan.joined(values)
+
+
+def row_groups(table: Table, column: str, n: int, scan: Scan | None = None) -> Positions:
+    """Return the number of each row's group; a row without one is a group of its own. `scan` as in `row_weights`."""
     codes: dict[str, int] = {}
     # Numbers of groups come after those of rows, of which one without a group keeps its own.
     # A row without a group is alone. To put all of them into one group would hold them out together.
     groups = np.arange(n, dtype=position_type(2 * n))
-    for chunk in table.chunks([column], bad=[]):
-        place, values = distinct(chunk[column])
-        known = [codes.setdefault(name, n + len(codes)) if name else -1 for name in names_of(values)]
-        numbers = np.array([*known, -1], np.int64)[place]
-        rows = chunk.rows - 1
-        groups[rows] = np.where(numbers >= 0, numbers, groups[rows])
-    return groups
+
+    def read() -> list[str]:
+        for chunk in table.chunks([column], bad=[]):
+            place, values = distinct(chunk[column])
+            known = [codes.setdefault(name, n + len(codes)) if name else -1 for name in names_of(values)]
+            numbers = np.array([*known, -1], np.int64)[place]
+            rows = chunk.rows - 1
+            groups[rows] = np.where(numbers >= 0, numbers, groups[rows])
+        return list(codes)
+
+    if scan is None:
+        read()
+        return groups
+    names = scan.readers.together(read)
+    every = {name: n + k for k, name in enumerate(dict.fromkeys(name for some in names for name in some))}
+    numbers = np.array([every[name] for name in codes], groups.dtype)
+    named = groups >= n
+    groups[named] = numbers[groups[named] - n]
+    return scan.joined(groups)
 
 
-def _time(table: Table, column: str, scan: Scan) -> tuple[NDArray[np.float64], list[str]]:
+def _time(column: str, scan: Scan) -> tuple[NDArray[np.float64], list[str]]:
     """Return where each row stands in time, from dates or numbers; one without goes first, to the training set."""
     order = np.full(scan.n_rows, -np.inf)
     summary, form = scan.summaries[column], scan.format(column)
@@ -373,12 +406,16 @@ def _time(table: Table, column: str, scan: Scan) -> tuple[NDArray[np.float64], l
     if dated and form["times"]:
         why = " holds times of day without a date, which do not order rows: choose a column of dates"
         raise ValueError(Sentence(Argument("time", column), why))
-    for chunk in table.chunks([column], bad=[]):
-        if dated:
-            values = date_parts(chunk[column], day_first=form["day_first"]).parts["day"]
-        else:
-            values = read_numbers(chunk[column], form["form"]).values
-        order[chunk.rows - 1] = np.where(np.isnan(values), -np.inf, values)
+
+    def read() -> None:
+        for chunk in scan.rows().chunks([column], bad=[]):
+            if dated:
+                values = date_parts(chunk[column], day_first=form["day_first"]).parts["day"]
+            else:
+                values = read_numbers(chunk[column], form["form"]).values
+            order[chunk.rows - 1] = np.where(np.isnan(values), -np.inf, values)
+
+    order = _of_all(scan, order, read)
     missing = int(np.isneginf(order).sum())
     if missing == scan.n_rows or not (dated or 2 * summary.finite > summary.filled):
         raise ValueError(Sentence(Argument("time", column), " holds neither dates nor numbers: choose another column"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from vicinal._checks import Argument, Sentence, require
 from vicinal.data.class_folders import listed
 from vicinal.data.dates import DateEvidence, day_first_of, order_notes, valid_compact
 from vicinal.data.options import ReadOptions
+from vicinal.data.readers import Readers
 from vicinal.data.splitting import Labels, part_numbers, smallest_type
 from vicinal.tables import BadRow, Chunk, Table
 from vicinal.tables.column_values import MISSING, distinct, is_text, merged_notes, names_of
@@ -29,6 +32,7 @@ from vicinal.tables.number_format import (
     decide,
     read_numbers,
 )
+from vicinal.tables.pieces import renumbered, shifted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +67,7 @@ _MANY_ENTITIES, _ROWS_OF_ENTITY = 50, (2, 20)
 _GOLDEN, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
 
 Hashes = NDArray[np.uint64]
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(eq=False)
@@ -87,7 +92,10 @@ class Summary:
     low: float = np.inf
     high: float = -np.inf
     look: list[str] = field(default_factory=list)
-    values: set[int] = field(default_factory=set)
+    values: dict[int, int] = field(default_factory=dict)
+    """Different values by their codes, with the number of filled cells when they were first met."""
+    code: Callable[[object], int] = hash
+    """Gives each value a number; equal values have equal ones."""
     counted: int = 0
     """How many filled cells the different values are of."""
     evidence: Evidence = field(default_factory=Evidence)
@@ -95,6 +103,7 @@ class Summary:
     _ids: list[NDArray[np.generic]] | None = field(default_factory=list)
     _written: set[str] = field(default_factory=set)
     _step: float | None = None
+    _first: float | None = None
     _last: float | None = None
 
     def read(self, column: pa.Array) -> Numbers | None:
@@ -112,7 +121,7 @@ class Summary:
         known = known or self.read(column)
         if known is None:
             self.dates.times += len(column) * require("pyarrow", "train").types.is_time(column.type)
-            return _hashes(column), None
+            return _hashes(column, self.code), None
         values, odd, _ = known
         filled = odd | ~np.isnan(values)
         self.filled += int(filled.sum())
@@ -240,14 +249,69 @@ class Summary:
             return
         # The step to the last row of the chunk before counts too.
         steps = np.diff(there if self._last is None else np.concatenate([[self._last], there]))
+        self._first = float(there[0]) if self._first is None else self._first
         self._last = float(there[-1])
         if len(steps):
-            step = float(steps[0]) if abs(steps[0]) == 1 and (steps == steps[0]).all() else 0.0
-            self._step = step if self._step in (None, step) else 0.0
+            self._go_by(float(steps[0]) if abs(steps[0]) == 1 and (steps == steps[0]).all() else 0.0)
+        if self._ids is not None and _ID_NAME.fullmatch(self.name):
+            self._ids.append(there)
+
+    def _go_by(self, step: float) -> None:
+        """Note the step of some rows, 0 where it is none or not the same."""
+        self._step = step if self._step in (None, step) else 0.0
         if self._step == 0.0 and not _ID_NAME.fullmatch(self.name):
             self._ids = None
-        elif _ID_NAME.fullmatch(self.name):
-            self._ids.append(there)
+
+    def empty_copy(self) -> Summary:
+        """Return an empty summary that reads as this one does, for rows of another process."""
+        return Summary(self.name, self.format, self.count_values, code=stable_code)
+
+    def merge(self, other: Summary) -> None:
+        """Add what the rows after these show. The result is that of one pass over all of them.
+
+        Both must have started with the same format, and count different values or not alike.
+        """
+        if not other.n:
+            return
+        self._merge_values(other)
+        self._merge_steps(other)
+        if self.dates.compact == self.finite:
+            self.dates.compact += other.dates.compact
+        if len(self.dates.others) <= _FEW_TEXTS or self.dates.n:  # else it was plain that there are no dates
+            self.dates.merge(other.dates)
+        self.evidence.merge(other.evidence)
+        self.n, self.filled, self.finite = self.n + other.n, self.filled + other.filled, self.finite + other.finite
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self.is_numeric |= other.is_numeric
+        self.fixed_kind = self.fixed_kind or other.fixed_kind
+        self.look = (self.look + other.look)[:_LOOK]
+        self._written |= other._written
+
+    def _merge_values(self, other: Summary) -> None:
+        """Count values as if the other's chunks had come here: no more once there are many."""
+        if len(self.values) >= _COUNTED:
+            return
+        for code, filled in other.values.items():
+            if len(self.values) >= _COUNTED and self.filled + filled > self.counted:
+                return
+            self.values.setdefault(code, self.filled + filled)
+            self.counted = self.filled + filled
+        if len(self.values) < _COUNTED:
+            self.counted = self.filled + other.counted
+
+    def _merge_steps(self, other: Summary) -> None:
+        if self._ids is None or other._ids is None:
+            self._ids = None
+            return
+        if self._last is not None and other._first is not None:
+            gap = other._first - self._last
+            self._go_by(gap if abs(gap) == 1 else 0.0)
+        if other._step is not None:
+            self._go_by(other._step)
+        if self._ids is not None:
+            self._ids += other._ids
+        self._first = other._first if self._first is None else self._first
+        self._last = other._last if other._last is not None else self._last
 
     def _is_counter(self) -> bool:
         """Return whether a numeric column just numbers the rows."""
@@ -262,11 +326,13 @@ class Summary:
         place, values = distinct(column)
         names = names_of(values)
         # Python's hash is salted by process, so hashes are never saved; groups are numbered by their first row.
-        codes = np.array([hash(name) & 0xFFFF_FFFF_FFFF_FFFF for name in names] + [0], np.uint64)
+        codes = [self.code(name) & 0xFFFF_FFFF_FFFF_FFFF for name in names]
         if self.count_values and len(self.values) < _COUNTED:
-            self.values.update(int(code) for code, name in zip(codes[:-1], names, strict=True) if name)
+            for code, name in zip(codes, names, strict=True):
+                if name:
+                    self.values.setdefault(code, self.filled)
             self.counted = self.filled
-        return codes[place]
+        return np.array([*codes, 0], np.uint64)[place]
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,8 +352,8 @@ class Scan:
     parts: NDArray[np.int8] | None
     """The number of each row's split, where the table is already split."""
     bad: list[BadRow]
-    parsing: NumberCache
-    """Where the numbers are kept that were parsed."""
+    mine: _Mine
+    """What this process has read of it; all, if it is alone."""
     day_first: Mapping[str, bool | None]
     """Whether the day comes first in each column of dates; None where nothing tells."""
     reread: frozenset[str]
@@ -297,8 +363,27 @@ class Scan:
     """Names of classes that are written in several ways."""
 
     def parsed(self, names: Sequence[str], kinds: Mapping[str, str]) -> Table:
-        """Return the table with numbers parsed once, if they were read as they are now."""
-        return self.parsing.table(names, {**kinds, **dict.fromkeys(self.reread, "read again")}, self.bad)
+        """Return the rows that this process reads, with numbers parsed once, if they were read as they are now."""
+        return self.mine.parsed(names, {**kinds, **dict.fromkeys(self.reread, "read again")})
+
+    def rows(self) -> Table:
+        """Return the rows that this process reads, with the numbers that they have in the whole table."""
+        return renumbered(self.mine.table, self.mine.before)
+
+    @property
+    def readers(self) -> Readers:
+        """The processes that read the table."""
+        return self.mine.readers
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """How many rows each of them reads."""
+        return self.mine.sizes
+
+    def joined(self, values: NDArray[Number]) -> NDArray[Number]:
+        """Return numbers of all rows, of which each process knows those that it reads: `[n_rows]`."""
+        start, size = self.mine.before, self.mine.sizes[self.readers.rank]
+        return self.readers.join(values[start : start + size], self.mine.sizes)
 
     def format(self, name: str) -> Json:
         """Return how a column is written, as `column_fit` takes it."""
@@ -354,6 +439,26 @@ class _PerRow:
                 array[~self.readable] = -1
         return n
 
+    def renumber(self, names: Sequence[str], all_names: Sequence[str]) -> None:
+        """Give classes the numbers that they have among all names."""
+        if list(all_names[: len(names)]) != list(names) or len(all_names) > np.iinfo(self.labels.dtype).max:
+            place = {name: k for k, name in enumerate(all_names)}
+            numbers = [place[name] for name in names]
+            self.labels = np.array([*numbers, -1], smallest_type(len(all_names)))[self.labels]
+
+    def join(self, readers: Readers, sizes: Sequence[int]) -> None:
+        """Take the rows of all processes, which have as many each, in place of those of this one."""
+        if not readers.are_several:
+            return
+        types = readers.together(lambda: (self.labels.dtype.itemsize, self.parts is not None))
+        if any(split for _, split in types) and self.parts is None:
+            self.parts = np.full(len(self.labels), -1, np.int8)
+        widest = max(size for size, _ in types)
+        self.labels = readers.join(self.labels.astype(f"i{widest}"), sizes)
+        self.readable, self.hashes = readers.join(self.readable, sizes), readers.join(self.hashes, sizes)
+        if self.parts is not None:
+            self.parts = readers.join(self.parts, sizes)
+
     def _resize(self, n: int) -> None:
         """Make the arrays this long, in place: the system moves large ones without a copy."""
         for array in (self.labels, self.readable, self.hashes, self.parts):
@@ -361,59 +466,169 @@ class _PerRow:
                 array.resize(n, refcheck=False)
 
 
-def scan_table(table: Table, target: str, skip: Sequence[str] = (), how: ReadOptions | None = None) -> Scan:
+@dataclass(frozen=True, eq=False)
+class _Mine:
+    """What this process has read of a table."""
+
+    readers: Readers
+    table: Table
+    parsing: NumberCache
+    """Where the numbers are kept that were parsed."""
+    bad: list[BadRow]
+    sizes: Sequence[int]
+    """How many rows each process has."""
+
+    @property
+    def before(self) -> int:
+        """How many rows of the whole table are before these."""
+        return sum(self.sizes[: self.readers.rank])
+
+    def parsed(self, names: Sequence[str], kinds: Mapping[str, str]) -> Table:
+        """Return its rows by the numbers that they have in the whole table."""
+        return renumbered(self.parsing.table(names, kinds, self.bad), self.before)
+
+
+@dataclass(eq=False)
+class _Counts:
+    """What rows of a table tell, but for what is known of each row."""
+
+    summaries: dict[str, Summary]
+    classes: ClassNames
+    semicolons: bool = False
+    bad: list[BadRow] = field(default_factory=list)
+    n: int = 0
+    """Rows, bad ones too."""
+
+    def merged(self, other: _Counts) -> _Counts:
+        """Return these with what the rows after them tell."""
+        for name, summary in self.summaries.items():
+            summary.merge(other.summaries[name])
+        self.classes.merge(other.classes)
+        bad = [*self.bad, *shifted(other.bad, self.n)]
+        return _Counts(self.summaries, self.classes, self.semicolons, bad, self.n + other.n)
+
+
+def scan_table(
+    table: Table, target: str, skip: Sequence[str] = (), how: ReadOptions | None = None, readers: Readers | None = None
+) -> Scan:
     """Read a table once for its classes, the kinds of its columns and duplicates; some columns a second time.
 
-    `target` is the column with the class; the columns in `skip` are of no interest.
+    `target` is the column with the class; the columns in `skip` are of no interest. Several `readers` read a piece each
+    and have the same result.
     """
-    how = how or ReadOptions()
+    how, readers = how or ReadOptions(), readers or Readers()
     columns = [name for name in table.columns if name != target and name not in skip]
-    summaries: dict[str, Summary] = {}
-    classes, parsing = ClassNames(target), NumberCache(table)
-    kept, bad = _PerRow(), list[BadRow]()
-    semicolons = False
-    for chunk in table.chunks([target, *columns], bad=bad):
-        if not len(chunk):
-            continue
-        if not summaries:  # what the first rows tell of formats holds until all rows are counted
-            semicolons = chunk.decimal_comma
-            first = {name: Summary(name) for name in columns}
-            read = {name: first[name].read(chunk[name]) for name in columns}
-            formats = _decided(first, how, semicolons)
-            summaries = {
-                name: one if one.format == formats[name] else Summary(name, formats[name])
-                for name, one in first.items()
-            }
-        hashes = np.zeros(len(chunk), np.uint64)
-        numbers: dict[str, NDArray[np.float64] | None] = {}
-        for name in columns:
-            known = read.pop(name, None) if summaries[name] is first[name] else None
-            of_cells, numbers[name] = summaries[name].add(chunk[name], known)
-            # A row's hash depends on the order of its cells: without the shift and the product, rows that have the
-            # same values in other columns would count as duplicates.
-            hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _mixed_hashes(of_cells)
-        codes = classes.encode(chunk[target])
-        codes[_repeated_headers(chunk, target, columns, codes, classes.names)] = -1
-        kept.put(chunk, codes.astype(smallest_type(len(classes.names))), hashes)
-        parsing.add(chunk, numbers)
-    formats = _decided(summaries, how, semicolons)
+    mine = readers.piece(table)
+    kept, parsing = _PerRow(), NumberCache(mine)
+
+    def count() -> _Counts:
+        begun = _Counts({}, ClassNames(target))
+        if readers.are_several:
+            begun = _begun_together(table, columns, how, target)
+        return _counted(mine, columns, how, begun, kept, parsing)
+
+    parts = readers.together(count)
+    sizes, bad, names = [part.n for part in parts], parts[readers.rank].bad, parts[readers.rank].classes.names
+    counts = functools.reduce(_Counts.merged, parts)
+    kept.renumber(names, counts.classes.names)
+    kept.join(readers, sizes)
+    summaries = counts.summaries
+    formats = _decided(summaries, how, counts.semicolons)
     reread = {name for name, summary in summaries.items() if summary.format != formats[name]}
     # A column that began with numbers and went on with text has uncounted values: it is read again, alone.
     again = [name for name, summary in summaries.items() if name in reread or not summary.is_counted]
     if again:
         fresh = {name: Summary(name, formats[name], None if name in reread else True) for name in again}
-        for chunk in table.chunks(again, bad=[]):
-            for name in again:
-                fresh[name].add(chunk[name])
+        fresh = _counted_again(table, mine, fresh, readers)
         for name in reread:
             fresh[name].evidence = summaries[name].evidence
         summaries.update(fresh)
-    n = kept.finish(max((row.row for row in bad), default=0))
     dated = {name: summary.dates for name, summary in summaries.items() if summary.kind() == "date"}
     return Scan(
-        summaries, n, kept.labels, tuple(classes.names), kept.readable, kept.hashes, kept.parts, bad, parsing,
-        day_first_of(dated, how.day_first), frozenset(reread), how, tuple(classes.notes()),
+        summaries, counts.n, kept.labels, tuple(counts.classes.names), kept.readable, kept.hashes, kept.parts,
+        counts.bad, _Mine(readers, mine, parsing, bad, sizes), day_first_of(dated, how.day_first), frozenset(reread),
+        how, tuple(counts.classes.notes()),
     )  # fmt: skip
+
+
+def _counted(
+    table: Table, columns: Sequence[str], how: ReadOptions, counts: _Counts, kept: _PerRow, parsing: NumberCache
+) -> _Counts:
+    """Count the rows of a table; the first of them tell formats, unless `counts` has begun already."""
+    summaries, classes = counts.summaries, counts.classes
+    read: dict[str, Numbers | None] = {}
+    for chunk in table.chunks([classes.target, *columns], bad=counts.bad):
+        if not len(chunk):
+            continue
+        if not summaries:
+            counts.semicolons = chunk.decimal_comma
+            read = _begin(chunk, columns, how, summaries)
+        hashes = np.zeros(len(chunk), np.uint64)
+        numbers: dict[str, NDArray[np.float64] | None] = {}
+        for name in columns:
+            of_cells, numbers[name] = summaries[name].add(chunk[name], read.pop(name, None))
+            # A row's hash depends on the order of its cells: without the shift and the product, rows that have the
+            # same values in other columns would count as duplicates.
+            hashes = (hashes ^ (hashes >> np.uint64(29))) * _GOLDEN + _mixed_hashes(of_cells)
+        codes = classes.encode(chunk[classes.target])
+        codes[_repeated_headers(chunk, classes.target, columns, codes, classes.names)] = -1
+        kept.put(chunk, codes.astype(smallest_type(len(classes.names))), hashes)
+        parsing.add(chunk, numbers)
+    counts.n = kept.finish(max((row.row for row in counts.bad), default=0))
+    return counts
+
+
+def _begin(
+    chunk: Chunk, columns: Sequence[str], how: ReadOptions, summaries: dict[str, Summary]
+) -> dict[str, Numbers | None]:
+    """Begin a summary of each column, and return the numbers of the first rows where these were read as they are.
+
+    What the first rows tell of formats holds until all rows are counted.
+    """
+    first = {name: Summary(name) for name in columns}
+    read = {name: first[name].read(chunk[name]) for name in columns}
+    formats = _decided(first, how, chunk.decimal_comma)
+    for name, one in first.items():
+        same = one.format == formats[name]
+        summaries[name] = one if same else Summary(name, formats[name])
+        if not same:
+            del read[name]
+    return read
+
+
+def _begun_together(table: Table, columns: Sequence[str], how: ReadOptions, target: str) -> _Counts:
+    """Return empty counts for a piece of a table, which have begun as those of the whole."""
+    counts = _Counts({}, ClassNames(target))
+    chunk = next((chunk for chunk in table.chunks([target, *columns], bad=[]) if len(chunk)), None)
+    if chunk is not None:
+        counts.semicolons = chunk.decimal_comma
+        read = _begin(chunk, columns, how, counts.summaries)
+        for name, summary in counts.summaries.items():
+            summary.add(chunk[name], read.get(name))
+            counts.summaries[name] = summary.empty_copy()
+    return counts
+
+
+def _counted_again(table: Table, mine: Table, fresh: dict[str, Summary], readers: Readers) -> dict[str, Summary]:
+    """Count some columns again, given empty summaries of them."""
+
+    def count() -> dict[str, Summary]:
+        summaries = fresh
+        if readers.are_several:
+            chunk = next(chunk for chunk in table.chunks(list(fresh), bad=[]) if len(chunk))
+            for name, summary in fresh.items():
+                summary.add(chunk[name])
+            summaries = {name: summary.empty_copy() for name, summary in fresh.items()}
+        for chunk in mine.chunks(list(summaries), bad=[]):
+            for name, summary in summaries.items():
+                summary.add(chunk[name])
+        return summaries
+
+    first, *others = readers.together(count)
+    for other in others:
+        for name, summary in first.items():
+            summary.merge(other[name])
+    return first
 
 
 def _decided(summaries: Mapping[str, Summary], how: ReadOptions, semicolons: bool) -> dict[str, NumberFormat]:
@@ -455,6 +670,18 @@ class ClassNames:
             if name and len(self._codes) <= _MOST_CLASSES:
                 self._spellings.setdefault(name, set()).add(str(value))
         codes = [self._codes.setdefault(name, len(self._codes) - 1) for name in names]
+        self._check()
+        return np.array([*codes, -1], np.int64)[place]
+
+    def merge(self, other: ClassNames) -> None:
+        """Add the names of the rows after these."""
+        for name, written in other._spellings.items():
+            self._spellings.setdefault(name, set()).update(written)
+        for name in other.names:
+            self._codes.setdefault(name, len(self._codes) - 1)
+        self._check()
+
+    def _check(self) -> None:
         if len(self._codes) > _MOST_CLASSES:
             raise ValueError(
                 Sentence(
@@ -463,7 +690,6 @@ class ClassNames:
                     "column, or put its values into a few groups first",
                 )
             )
-        return np.array([*codes, -1], np.int64)[place]
 
     def notes(self) -> list[str]:
         """Return which names are written in several ways, and count as one class."""
@@ -547,12 +773,17 @@ def _kind_of_type(column: pa.Array) -> str | None:
     return "nested" if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind) else None
 
 
-def _hashes(column: pa.Array) -> Hashes:
+def stable_code(value: object) -> int:
+    """Return a number for a value that is the same in every process, unlike its hash."""
+    return int.from_bytes(hashlib.blake2b(str(value).encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def _hashes(column: pa.Array, code: Callable[[object], int]) -> Hashes:
     if require("pyarrow", "train").types.is_nested(column.type):
         names = [str(value) for value in column.to_pylist()]
-        return np.array([hash(name) & 0xFFFF_FFFF_FFFF_FFFF for name in names], np.uint64)
+        return np.array([code(name) & 0xFFFF_FFFF_FFFF_FFFF for name in names], np.uint64)
     place, values = distinct(column)
-    return np.array([hash(value) & 0xFFFF_FFFF_FFFF_FFFF for value in values] + [0], np.uint64)[place]
+    return np.array([code(value) & 0xFFFF_FFFF_FFFF_FFFF for value in values] + [0], np.uint64)[place]
 
 
 def _mixed_hashes(values: Hashes) -> Hashes:

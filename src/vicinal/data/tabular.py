@@ -19,6 +19,7 @@ from vicinal.data.column_encoders import (
     Budget,
     Category,
     Column,
+    ColumnFit,
     Date,
     Number,
     Remarks,
@@ -32,6 +33,7 @@ from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples,
 from vicinal.data.leakage import ALMOST_ALL, leaking_columns
 from vicinal.data.options import ReadOptions, SplitOptions, TableOptions
 from vicinal.data.preprocessing import TablePreprocessing
+from vicinal.data.readers import Readers
 from vicinal.data.splitting import Positions
 from vicinal.data.table_rows import Rows
 from vicinal.data.table_samples import ScannedTable, new_rows
@@ -134,7 +136,7 @@ class TabularPreprocessing(TablePreprocessing):
         if isinstance(item, Tensor):
             return item
         table, notes = from_rows([dict(item)]), list[str]()
-        encoded = self.adapted(table, ReadOptions(), notes).encode(without_markers(table, self.missing_values), n=1)
+        encoded = self.adapted(table, ReadOptions(), notes).encode(without_markers(table, self.missing_values))
         if encoded.bad:
             raise ValueError(f"the row cannot be read: {encoded.bad[0].reason}")
         return encoded.features[0]
@@ -178,53 +180,87 @@ class TabularPreprocessing(TablePreprocessing):
         ]
         return replace(self, columns=tuple(columns))
 
-    def encode(self, table: Table, *, n: int | None = None, new: bool = True) -> Encoded:
-        """Return the rows of a table as features.
+    def encode(self, table: Table) -> Encoded:
+        """Return the rows of a new table as features.
 
         Columns are found by name. New ones are ignored and named; one that the table lacks counts as missing in every
         row and is named, unless another is called nearly like it. Memory is that of the features and of a chunk.
-
-        Parameters
-        ----------
-        table
-            The table.
-        n
-            The number of its rows, bad ones too, if it is known.
-        new
-            Whether it is another table than the one that this was fitted to: then what it has that the other had not is
-            noted too.
         """
-        if n is None:
-            n = table.count_rows()
+        n = table.count_rows()
         features = FeatureMatrix(n, self.width)
         readable = np.zeros(n, np.bool_)
         bad: list[BadRow] = []
         notes: list[str] = []
-        for rows, block in self.blocks(table, bad, notes, new=new, into=features):
+        for rows, block in self.blocks(table, bad, notes, into=features):
             readable[rows - 1] = True
             features.put(rows, block.numpy())
         return Encoded(features.tensor(), readable, bad, notes)
 
+    def encode_scanned(self, table: Table, scan: Scan) -> tuple[Tensor, list[str]]:
+        """Return the rows of the table that this was fitted to as features, zeros for those that could not be read.
+
+        Parameters
+        ----------
+        table
+            The rows that this process reads.
+        scan
+            What is known of all rows.
+        """
+        remarks = self._no_remarks()
+        with scan.readers.features(scan.sizes, self.width) as features:
+
+            def encode() -> dict[str, Remarks]:
+                for rows, block in self._encoded(table, [], remarks, new=False, into=features):
+                    features.put(rows, block.numpy())
+                return remarks
+
+            remarks, *others = scan.readers.together(encode)
+        for other in others:
+            for name, remark in remarks.items():
+                remark.merge(other[name])
+        return features.tensor(), self._notes(remarks)
+
     def blocks(
-        self, table: Table, bad: list[BadRow], notes: list[str], *, new: bool = True, into: FeatureMatrix | None = None
+        self, table: Table, bad: list[BadRow], notes: list[str], *, into: FeatureMatrix | None = None
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Yield numbers of rows, from 1, and their features, float32 `[M, D]`, some rows at a time.
 
         Parameters
         ----------
         table
-            The table.
+            Another table than the one that this was fitted to.
         bad
             Where rows that cannot be read are added.
         notes
             Where all that there is to say is added, the values of columns after the last block.
-        new
-            As in `encode`.
         into
             The matrix that they will be put into, if they will: most are then written there at once.
         """
+        remarks = self._no_remarks()
+        yield from self._encoded(table, bad, remarks, new=True, into=into)
+        unseen = [note for c in self.columns if isinstance(c, Category) for note in c.notes(remarks[c.name])]
+        beyond = [note for c in self.columns if isinstance(c, Number) for note in c.beyond(remarks[c.name])]
+        notes += _column_mismatch(self._absent(table), self._extra(table), unseen, beyond)
+        notes += self._notes(remarks)
+
+    def _no_remarks(self) -> dict[str, Remarks]:
+        return {column.name: Remarks() for column in self.columns}
+
+    def _notes(self, remarks: Mapping[str, Remarks]) -> list[str]:
+        """Return notes on cells that do not hold what their column holds."""
+        return [note for c in self.columns if not isinstance(c, Category) for note in c.notes(remarks[c.name])]
+
+    def _encoded(
+        self,
+        table: Table,
+        bad: list[BadRow],
+        remarks: Mapping[str, Remarks],
+        *,
+        new: bool,
+        into: FeatureMatrix | None,
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Yield what `blocks` does; cells of a `new` table that contradict the format of training make bad rows."""
         absent = self._absent(table)
-        remarks = {column.name: Remarks() for column in self.columns}
         for read in table.chunks([name for name in remarks if name not in absent], _ROWS, bad=bad):
             chunk = _without_values(read, absent)
             block = np.zeros((len(chunk), self.width), np.float32) if into is None else into.buffer_for(chunk.rows)
@@ -235,19 +271,10 @@ class TabularPreprocessing(TablePreprocessing):
                 if new and contrary is not None:
                     bad += _contrary(chunk, column, contrary & kept)
                     kept &= ~contrary
-            if kept.any():
-                every = kept.all()
-                yield (
-                    (chunk.rows, torch.from_numpy(block))
-                    if every
-                    else (chunk.rows[kept], torch.from_numpy(block[kept]))
-                )
-        if new:
-            unseen = [note for c in self.columns if isinstance(c, Category) for note in c.notes(remarks[c.name])]
-            beyond = [note for c in self.columns if isinstance(c, Number) for note in c.beyond(remarks[c.name])]
-            notes += _column_mismatch(absent, self._extra(table), unseen, beyond)
-        for column in self.columns:
-            notes += [] if isinstance(column, Category) else column.notes(remarks[column.name])
+            if kept.all():
+                yield chunk.rows, torch.from_numpy(block)
+            elif kept.any():
+                yield chunk.rows[kept], torch.from_numpy(block[kept])
 
     def _absent(self, table: Table) -> list[str]:
         """Return the columns that a table lacks, if they seem to be left out and not only to be called otherwise."""
@@ -329,9 +356,9 @@ def fit_tabular(
     Parameters
     ----------
     table
-        The table.
+        The table, or the rows that this process reads of the one that was scanned.
     train
-        Which of its rows are training rows.
+        Which of the rows of the whole are training rows.
     names, kinds
         The columns to learn from, and what each holds.
     target
@@ -342,15 +369,23 @@ def fit_tabular(
         How numbers and dates are written; with decimal points and the month first if not given.
     """
     keeps = features in ("piecewise", "ranked")
-    fits = {
-        name: column_fit(kinds[name], name, keeps=keeps, **({} if scan is None else scan.format(name)))
-        for name in names
-    }
-    for chunk in table.chunks(names, bad=[]):
-        chosen = train[chunk.rows - 1]
-        if chosen.any():
-            for fit in fits.values():
-                fit.add(chunk, chosen)
+
+    def count() -> dict[str, ColumnFit]:
+        fits = {
+            name: column_fit(kinds[name], name, keeps=keeps, **({} if scan is None else scan.format(name)))
+            for name in names
+        }
+        for chunk in table.chunks(names, bad=[]):
+            chosen = train[chunk.rows - 1]
+            if chosen.any():
+                for fit in fits.values():
+                    fit.add(chunk, chosen)
+        return fits
+
+    fits, *others = (Readers() if scan is None else scan.readers).together(count)
+    for other in others:
+        for name, fit in fits.items():
+            fit.merge(other[name])
     n_numbers = sum(kinds[name] in ("number", "date") for name in names)
     budget = Budget.of(features, int(train.sum()), n_numbers)
     fitted = [fit.column(budget) for fit in fits.values()]
@@ -393,9 +428,9 @@ class TabularKind(Kind[ScannedTable, TabularPreprocessing]):
             leave = Argument("drop", texts[0]), " leaves it out"
             notes.append(Sentence(words, Argument("text", texts[0]), alone, *leave))
         parsed = scan.parsed(used, kinds)
-        features = request.options(TableOptions).features
-        if request.published and features == "standard":
-            features = "unlimited"
+        how = request.options(TableOptions).features
+        if request.published and how == "standard":
+            how = "unlimited"
 
         def fit(train: Positions) -> Fitted:
             chosen = np.zeros(scan.n_rows, np.bool_)
@@ -403,9 +438,9 @@ class TabularKind(Kind[ScannedTable, TabularPreprocessing]):
             more: list[str] = []
             reader = self.reused(request.fitted)
             if reader is None:
-                reader, more = fit_tabular(parsed, chosen, used, kinds, source.target, features=features, scan=scan)
-            encoded = reader.encode(parsed, n=scan.n_rows, new=False)
-            return reader, encoded.features, [*more, *encoded.notes]
+                reader, more = fit_tabular(parsed, chosen, used, kinds, source.target, features=how, scan=scan)
+            features, notes = reader.encode_scanned(parsed, scan)
+            return reader, features, [*more, *notes]
 
         return source.samples(
             self.name,

@@ -227,10 +227,16 @@ class TextKind(Kind[ScannedTable, TextPreprocessing]):
     def open(self, source: ScannedTable, request: Request) -> Samples:
         """Return the texts of a table, which are tokenised when a sample is asked for."""
         columns, scan = source.text_columns, source.scan
-        texts: list[tuple[str, ...]] = [("",) * len(columns)] * scan.n_rows
-        for chunk in source.table.chunks(columns, bad=[]):
-            for row, fields in zip(chunk.rows.tolist(), texts_of(chunk, columns), strict=True):
-                texts[row - 1] = fields
+        size = scan.sizes[scan.readers.rank]
+
+        def read() -> list[tuple[str, ...]]:
+            texts = [("",) * len(columns)] * size
+            for chunk in scan.mine.table.chunks(columns, bad=[]):
+                for row, fields in zip(chunk.rows.tolist(), texts_of(chunk, columns), strict=True):
+                    texts[row - 1] = fields
+            return texts
+
+        texts = [fields for some in scan.readers.together(read) for fields in some]
         what = "pairs of texts" if len(columns) == 2 else "text"
         notes = [f"kind: {what}, from {listed([repr(name) for name in columns])}"]
         others = [repr(name) for name in source.table.columns if name not in (*columns, source.target, *request.labels)]

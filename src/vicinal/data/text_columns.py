@@ -94,6 +94,11 @@ class WordCounts:
             self.n += bool(text)
             self.counts.update(set(split_words(text)))
 
+    def merge(self, other: WordCounts) -> None:
+        """Add what was counted of later rows."""
+        self.n, self.missing = self.n + other.n, self.missing or other.missing
+        self.counts.update(other.counts)
+
     def column(self, budget: object) -> tuple[Text | None, str | None]:
         """Return the column, or why it is left out."""
         ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))

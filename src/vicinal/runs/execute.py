@@ -30,6 +30,7 @@ from vicinal.calibrators.two_logits import two_logits
 from vicinal.data import ReadOptions, Split, Task
 from vicinal.data.class_folders import find
 from vicinal.data.names import roots
+from vicinal.data.readers import Readers
 from vicinal.data.registry import KINDS
 from vicinal.data.text import TextPreprocessing
 from vicinal.data.tokens import Words
@@ -279,7 +280,8 @@ def _digest(value: object) -> str:
 def _prepare(experiment: Experiment, say: Say) -> _Ready:
     """Read the data and build the network, so that mistakes are found before hours of training."""
     check_names(experiment)
-    task = load_task(experiment)
+    joined_process()  # the processes of torchrun read the data together
+    task = load_task(experiment, readers=Readers.joined())
     if task.kind == "text" and experiment.model is not None and models.tokenizer_of(experiment.model) is None:
         known = nearest_names(experiment.model, models.names("text"))
         raise ValueError(f"there is no network {experiment.model!r} for text data{known}")

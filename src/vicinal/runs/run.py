@@ -37,6 +37,7 @@ from vicinal._checks import Argument, Sentence
 from vicinal._remote import local_path
 from vicinal.data import Preprocessing, Split, Task
 from vicinal.data.options import MOST_PIXELS
+from vicinal.data.readers import Readers
 from vicinal.metrics import Estimate, Evaluation, Slice, compare, evaluate_slices
 from vicinal.models.pretrained import pretrained_statistics
 from vicinal.models.specification import features_of, front_end_of
@@ -496,10 +497,11 @@ def load_task(
     source: object = None,
     splits: Mapping[str, list[int]] | None = None,
     fitted: Preprocessing | None = None,
+    readers: Readers | None = None,
 ) -> Task:
     """Return the data of an experiment, encoded for its network; splits and encoding are fitted unless given.
 
-    `source` holds the data where they are in memory.
+    `source` holds the data where they are in memory. `readers` read them together.
     """
     options = dict(experiment.data)
     options.setdefault("features", features_of(experiment.model))
@@ -514,7 +516,7 @@ def load_task(
         drawn = ("train_size", "max_held_out")
         options = {name: value for name, value in options.items() if name not in drawn}
     where = experiment.source if source is None else source
-    return data.load_from_config(where, options, splits=splits, fitted=fitted)
+    return data.load_from_config(where, options, splits=splits, fitted=fitted, readers=readers)
 
 
 def corrupted(task: Task, experiment: Experiment) -> tuple[Split, tuple[Tensor, Tensor] | None]:

@@ -147,7 +147,7 @@ class Evidence:
     """Numbers without any mark."""
     units: Counter[str] = field(default_factory=Counter)
     texts: Counter[str] = field(default_factory=Counter)
-    """Cells that are no numbers, the first few different ones."""
+    """Cells that are no numbers, the first few different ones and all markers."""
     n_texts: int = 0
     examples: dict[str, str] = field(default_factory=dict)
     """One cell of each form."""
@@ -200,7 +200,7 @@ class Evidence:
         """Take a cell that occurs `n` times."""
         if cell is None:
             self.n_texts += n
-            if text in self.texts or len(self.texts) < _COUNTED:
+            if text in self.texts or len(self.texts) < _COUNTED or text.lower() in MARKERS:
                 self.texts[text] += n
             return
         if cell.unit and (cell.unit in self.units or len(self.units) < _COUNTED):
@@ -219,6 +219,26 @@ class Evidence:
             form = "." if "." in text else ","
             self.either[form] += n
         self.examples.setdefault(form, text)
+
+    def merge(self, other: Evidence) -> None:
+        """Add what the cells after these tell."""
+        self.point, self.comma, self.plain = (
+            self.point + other.point,
+            self.comma + other.comma,
+            self.plain + other.plain,
+        )
+        self.n_texts += other.n_texts
+        self.either.update(other.either)
+        self.sentinels.update(other.sentinels)
+        for mine, theirs in ((self.units, other.units), (self.texts, other.texts)):
+            for text, n in theirs.items():
+                if text in mine or len(mine) < _COUNTED or text.lower() in MARKERS:
+                    mine[text] += n
+        self.examples = {**other.examples, **self.examples}
+        if len(self.distinct) < VARIED:
+            self.distinct |= other.distinct
+        self.fractions = self.fractions or other.fractions
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
 
 
 def read_numbers(column: pa.Array, form: NumberFormat | None = None, evidence: Evidence | None = None) -> Numbers:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,10 @@ _AT_ONCE = 2**28
 
 @dataclass(frozen=True, eq=False)
 class Parquet(Table):
-    """A Parquet file."""
+    """A Parquet file, or some of its row groups."""
+
+    row_groups: tuple[int, ...] | None = None
+    """The row groups to read; all if None. Rows are then counted through these."""
 
     def chunks(
         self, names: Sequence[str] | None = None, rows: int = ROWS, *, bad: list[BadRow] | None = None
@@ -48,7 +52,8 @@ class Parquet(Table):
             self.path.open("rb", buffering=0) as stream,
             parquet.ParquetFile(stream if is_remote(self.path) else self.path, **options) as file,
         ):
-            for batch in file.iter_batches(_few_rows(file, self.path, rows), columns=wanted):
+            groups = None if self.row_groups is None else list(self.row_groups)
+            for batch in file.iter_batches(_few_rows(file, self.path, rows), row_groups=groups, columns=wanted):
                 if n := batch.num_rows:
                     check_cells(batch, self.path)
                     columns = {name: as_text(batch.column(name)) for name in wanted}
@@ -58,6 +63,28 @@ class Parquet(Table):
     def fingerprint(self) -> str:
         """Return a hash of the file."""
         return content_fingerprint(self.path, SUFFIXES)
+
+    def runs(self) -> list[Parquet]:
+        """Return the file in runs of row groups that together have all rows, the shortest that are read alike.
+
+        A run begins where the whole file has a multiple of `ROWS` rows before it: chunks are then those of the whole
+        file, and sums of them have the same digits. Where no other run begins so, each row group is one.
+        """
+        parquet = require("pyarrow.parquet", "train")
+        with readable_errors(self.path, "Parquet"), self.path.open("rb") as stream:
+            metadata = parquet.ParquetFile(stream).metadata
+            sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+        starts = list(accumulate(sizes, initial=0))[:-1]
+        first = [k for k, start in enumerate(starts) if start % ROWS == 0 and sizes[k]]
+        first = first if len(first) > 1 else list(range(len(sizes)))
+        return [
+            self.of_groups(range(a, b), sum(sizes[a:b])) for a, b in zip(first, [*first[1:], len(sizes)], strict=True)
+        ]
+
+    def of_groups(self, row_groups: Sequence[int], n_rows: int) -> Parquet:
+        """Return some of its row groups, which have so many rows."""
+        columns = {name: replace(column, n_rows=n_rows) for name, column in self.columns.items()}
+        return replace(self, columns=columns, row_groups=tuple(row_groups))
 
 
 def _few_rows(file: pq.ParquetFile, path: Path, rows: int) -> int:

@@ -54,12 +54,12 @@ class Shards(Table):
 
     def fingerprint(self) -> str:
         """Return a hash of the contents in order."""
-        if self.digest is not None:
-            return self.digest
+        return self.digest or self.fingerprint_of([part.fingerprint() for part in self.parts])
+
+    def fingerprint_of(self, parts: Sequence[str]) -> str:
+        """Return the hash, given those of its parts."""
         names = self.part_names or [""] * len(self.parts)
-        return fingerprint(
-            *((name + part.fingerprint()).encode() for name, part in zip(names, self.parts, strict=True))
-        )
+        return fingerprint(*((name + part).encode() for name, part in zip(names, parts, strict=True)))
 
 
 def is_pattern(path: Path) -> bool:

@@ -151,13 +151,20 @@ class TrainingFolder:
             shutil.rmtree(self.files.checkpoint, ignore_errors=True)
             write_json(self.files.config, description)
         elif differences:
-            raise ValueError(
-                Sentence(
-                    f"{self.path} holds another run: ",
-                    joined("; ", differences[:5]),
-                    f"{'; …' if differences[5:] else ''}. Choose another folder, or remove this one to start over",
-                )
+            raise ValueError(self._another(before, now, differences))
+
+    def _another(self, before: Json, now: Json, differences: Sequence[str]) -> Sentence:
+        """Return why a run cannot be resumed with these settings."""
+        name = "micro_batches_per_step"
+        if len(differences) == 1 and before.get(name) != now.get(name):
+            began = (
+                f"{self.path} began with {before.get(name)} micro-batches in a step, and this command has {now[name]}: "
             )
+            needed = f" must be {before.get(name)} to resume it"
+            return Sentence(began, "the number of processes times ", Argument("accumulation"), needed)
+        more = "; …" if differences[5:] else ""
+        advice = f"{more}. Choose another folder, or remove this one to start over"
+        return Sentence(f"{self.path} holds another run: ", joined("; ", differences[:5]), advice)
 
     def has_not_begun(self) -> bool:
         """Whether nothing was trained yet: a run that failed at its first step gives way to a corrected one."""
