@@ -84,8 +84,8 @@ def load(
         A `Task.preprocessing` to use again: it encodes the rows of a table, and gives the size of images. Other kinds
         of data are fitted again.
     readers
-        `vicinal.data.readers.Readers.joined()` under `torchrun`: all processes call this together, each reads a part of a table, and all
-        have the task of one process. By default each process reads all.
+        `vicinal.data.readers.Readers.joined()` under `torchrun`. All processes call this together, each reads a part
+        of a table, and all have the task of one process. By default each process reads all.
 
     Returns
     -------
