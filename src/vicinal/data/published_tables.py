@@ -87,7 +87,7 @@ def read_published(name: str, roots: Sequence[Path]) -> NamedTable:
         raise FileNotFoundError(f"{name} is not there: looked in {where} for {entry.folders[0]}/ with {wanted}")
     digest = hashlib.sha256(name.encode())
     files = [(part, path) for part, paths in parts.items() for path in paths]
-    published = [(part, entry.row(row)) for part, path in files for row in _rows(path, entry, digest)]
+    published = [(part, _meant(row, path, entry)) for part, path in files for row in _rows(path, entry, digest)]
     labelled = [(part, row) for part, row in published if row is not None]
     if not labelled:
         raise ValueError(f"{name}: no row of {', '.join(path for _, path in files)} is labelled")
@@ -156,6 +156,17 @@ def _rows(name: str, entry: Published, digest: hashlib._Hash) -> Iterator[Row]:
         yield from _json_lines(text, path, entry)
     else:
         yield from _separated(text, path, entry)
+
+
+def _meant(row: Row, path: str, entry: Published) -> Row | None:
+    """Return what a row of a file means; raise if it is not in a format that was published."""
+    try:
+        return entry.row(row)
+    except (KeyError, IndexError, StopIteration, ValueError) as error:
+        columns = ", ".join(map(str, row))
+        raise ValueError(
+            f"{path!r} has a row of the columns {columns}, which is not its format: {row!r:.120}"
+        ) from error
 
 
 def _separated(text: str, path: Path, entry: Published) -> Iterator[Row]:

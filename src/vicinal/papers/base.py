@@ -259,7 +259,10 @@ class Recipe:
     """Where `published` has the metrics of a cell, by their names. Below paper scale the paper's data and networks
     stand beside those that replace them."""
     original: Mapping[str, object] = field(default_factory=dict)
-    """Options of data and training, or of single networks, in which the paper differs from the `paper` scale."""
+    """In what the paper differs from the `paper` scale: options of data and training, or of single networks; in words
+    what no option says."""
+    hardware: Settings = field(default_factory=dict)
+    """What its trainings were given on top by `papers.hardware`, which a result records."""
     draw: Callable[[Result], Figure] | None = None
     """Plots a result, which may have some of the rows and other seeds only."""
     curves: Sequence[str] = ()

@@ -1,8 +1,9 @@
 """What differs from the paper's setting, computed from a declared record of it.
 
 The record of a recipe is its `paper` scale. `Recipe.original` has the fields in which the paper differs from that scale
-too, by the names of the options of data and training; a mapping has the values of single networks. A scale is compared
-with the record field by field.
+too: by the names of the options of data and training, where a mapping has the values of single networks, or in words
+where no option says it. A scale is compared with the record field by field. What a result was run with, such as half
+precision or slices of the data, is compared too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from vicinal.data.options import TEST
 from vicinal.data.published_tables import PUBLISHED
 from vicinal.papers.base import Recipe, Scale, experiment
 from vicinal.papers.claims import FIRST_SEED, Pair
-from vicinal.papers.keys import training_record
+from vicinal.papers.keys import measure_name, training_record
 
 #: Every resolved option of a training, by its name.
 _Options: TypeAlias = "Mapping[str, Any]"
@@ -44,12 +45,20 @@ def _or_none(value: object) -> str:
 def _schedule(of: _Options) -> str:
     if of["schedule"] != "milestones":
         return str(of["schedule"])
+    if len(of["milestones"]) > 10 and of["milestones"] == list(range(1, len(of["milestones"]) + 1)):
+        return f"× {of['factor']:g} after every epoch"
     return f"× {of['factor']:g} after {_listed([f'{epoch:g}' for epoch in of['milestones']])}"
 
 
 def _selected(of: _Options) -> str:
+    if of["measure"] in _COURSES:
+        return ""
+    if of["measure"] in _LAST or of["select"] == "last":
+        return "last"
     chosen = _SELECTED.get(of["select"], str(of["select"]))
-    return chosen if of["val"] != TEST or of["select"] == "last" else f"{chosen.replace('validation', 'test')} (oracle)"
+    if of["val"] == TEST:
+        return f"{chosen.replace('validation', 'test')} (oracle)"
+    return f"last, and beside it {chosen}" if of["measure"] == "last and selected epoch" else chosen
 
 
 _SELECTED = {"last": "last", "accuracy": "best validation accuracy", "nll": "best validation NLL", "mcc": "best MCC"}
@@ -70,15 +79,23 @@ _FIELDS: Mapping[str, Callable[[_Options], str]] = {
     "Nesterov momentum": lambda of: ("yes" if of["nesterov"] else "no") if of["optimizer"] == "sgd" else "",
     "weight decay": lambda of: _or_none(of["weight_decay"]),
     "gradient clipping": lambda of: _or_none(of["clip_norm"]),
-    "epoch that is measured": lambda of: _selected(of) if of["selects"] else "",
+    "epoch that is measured": _selected,
 }
 #: Parts of the names of networks by the kind of their data.
 _KINDS = {
     "image": ("resnet", "resnext", "densenet", "vgg", "mobilenet", "shufflenet"),
     "text": ("minilm", "hf:", "cnn"),
 }
-#: Measures that take the last epoch, whichever was selected.
-_LAST = ("last_epoch", "both_epochs")
+#: Measures, by their names in keys, that take the last epoch whichever was selected, and those that follow a course.
+_LAST = (
+    "last epoch",
+    "attacks",
+    "between samples",
+    "design choices",
+    "errors of training and test",
+    "outside the hull",
+)
+_COURSES = ("course of the gap", "course of the ECE", "memorisation")
 
 
 def deviations(recipe: Recipe, scale: str) -> list[Deviation]:
@@ -95,10 +112,29 @@ def deviations(recipe: Recipe, scale: str) -> list[Deviation]:
     ours, theirs = _methods(recipe, at), _methods(recipe, paper)
     only = [", ".join(row for row in one if row not in other) for one, other in ((ours, theirs), (theirs, ours))]
     pairs += [("methods in one of them alone", only[0], only[1])]
+    pairs += [("training of single methods", _own_training(recipe, at), _own_training(recipe, paper))]
+    pairs += [(what, "as the other rows", str(said)) for what, said in recipe.original.items() if " " in what]
     # The number of layers follows from the network.
     names = [name for name in dict.fromkeys((*paper.settings, *at.settings)) if name != "layers"]
     pairs += [(name, _setting(at.settings.get(name)), _setting(paper.settings.get(name))) for name in names]
     return [Deviation(what, ours or "none", theirs or "none") for what, ours, theirs in pairs if ours != theirs]
+
+
+def ran_with(settings: Mapping[str, Any]) -> list[Deviation]:
+    """Return how a result was run otherwise than its recipe says: on which hardware, and with which slices.
+
+    >>> ran_with({"hardware": {"mixed_precision": "bf16"}, "slices": {"cifar10": "12,000 of 60,000 samples"}})
+    [Deviation(what='mixed precision', here='bf16', paper='not given'), Deviation(what='samples of cifar10', \
+here='12,000', paper='60,000')]
+    """
+    hardware = [
+        (name.replace("_", " "), str(value), "not given") for name, value in settings.get("hardware", {}).items()
+    ]
+    slices = [
+        (f"samples of {name}", *text.removesuffix(" samples").split(" of "))
+        for name, text in settings.get("slices", {}).items()
+    ]
+    return [Deviation(*one) for one in (*hardware, *slices)]
 
 
 def seed_varies(at: Scale) -> str:
@@ -133,13 +169,18 @@ def _options(recipe: Recipe, at: Scale, changes: Mapping[str, object]) -> dict[P
         record: Json = training_record(experiment(at, on, method, FIRST_SEED))
         name = record["network"]["name"]
         kind = next((kind for kind, parts in _KINDS.items() if any(part in name for part in parts)), "")
-        selects = recipe.measure.__name__ not in _LAST
         own = {
             name: value[on.network] if isinstance(value, Mapping) else value
             for name, value in changes.items()
             if not isinstance(value, Mapping) or on.network in value
         }
-        found[on] = {**record["data"], **record["training"], "kind": kind, "selects": selects, **own}
+        found[on] = {
+            **record["data"],
+            **record["training"],
+            "kind": kind,
+            "measure": measure_name(recipe.measure),
+            **own,
+        }
     return found
 
 
@@ -177,6 +218,31 @@ def _methods(recipe: Recipe, at: Scale) -> dict[str, None]:
     """Return the rows of a scale in order. Layers are left out, since they follow from the network."""
     rows = [row for on in at.pairs() for row in recipe.methods_of(on, at) if row not in recipe.further]
     return dict.fromkeys(re.sub(r", layers=[\[(][^\])]*[\])]", "", row) for row in rows)
+
+
+def _own_training(recipe: Recipe, at: Scale) -> str:
+    """Return the fields in which the trainings of single methods differ from the others, by data."""
+    found: dict[str, dict[str, None]] = {}
+    for on in at.pairs():
+        for name, method in recipe.methods_of(on, at).items():
+            if method.training:
+                said = ", ".join(
+                    f"{field.replace('_', ' ')} {_plain(value)}" for field, value in method.training.items()
+                )
+                found.setdefault(said, {})[f"{name} on {on.data}"] = None
+    return "; ".join(f"{', '.join(names)}: {said}" for said, names in found.items())
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return _listed([_plain(one) for one in value])
+    return (
+        {True: "on", False: "off"}[value]
+        if isinstance(value, bool)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
 
 
 def _setting(value: object) -> str:

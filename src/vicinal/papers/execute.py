@@ -24,7 +24,9 @@ from typing import Any, TypeAlias
 from vicinal import _random, data
 from vicinal._atomic import FORMAT, read_json, write_json
 from vicinal._checks import Argument, ArgumentError, Sentence, nearest_names
-from vicinal.papers.base import Cell, Method, Recipe, Scale
+from vicinal.data.names import roots
+from vicinal.data.published_tables import PUBLISHED, read_published
+from vicinal.papers.base import Cell, Method, Recipe, Scale, Settings
 from vicinal.papers.claims import FIRST_SEED, Key
 from vicinal.papers.keys import cell_key, check_trained, training_key
 from vicinal.papers.results import DECIDING, CellRecord, Result, commit, environment, packed
@@ -152,6 +154,7 @@ def plan(
         )
     kept = _kept(name, recipe, scale, out)
     known = _known(out)
+    slices = _slices_in(out, needs(recipe, scale)) if scale == "paper" else {}
     runs = out.expanduser().resolve() / "runs"
     trainings: dict[str, TrainingJob | FitJob] = {}
     jobs: dict[str, MeasureJob] = {}
@@ -167,7 +170,7 @@ def plan(
         if job.result() is None:
             for training in needed:
                 trainings.setdefault(training.folder.name, training)
-    return Plan(recipe, name, scale, jobs, trainings, out, kept)
+    return Plan(recipe, name, scale, jobs, trainings, out, kept, slices)
 
 
 def _trainings(cell: Cell, runs: Path, named: str) -> list[TrainingJob | FitJob]:
@@ -218,6 +221,16 @@ def _known(out: Path) -> dict[str, CellRecord]:
         if result is not None and all(result.environment.get(what) == here[what] for what in DECIDING):
             known |= {cell.id: cell for cell in result.cells}
     return known
+
+
+def _slices_in(out: Path, names: Collection[str]) -> dict[str, str]:
+    """Return the slices among these data sets that the results in a folder were run with: recipes share their cells."""
+    slices: dict[str, str] = {}
+    for path in sorted(out.glob("*.json")):
+        result = _read(path, path.stat().st_mtime_ns)
+        recorded = result.settings.get("slices", {}) if result is not None else {}
+        slices |= {name: text for name, text in recorded.items() if name in names}
+    return slices
 
 
 @functools.lru_cache(maxsize=256)
@@ -370,37 +383,55 @@ def check_data(plans: Sequence[Plan], *, allow_slices: bool = False) -> list[Pla
     At paper scale a data set with fewer samples than were published is refused, unless slices are allowed: the plans
     that are returned then name them.
     """
-    seen, slices = set(), dict[str, str]()
+    checked, sizes = [], dict[str, int]()
     for wanted in plans:
-        at = wanted.recipe.scales[wanted.scale]
-        if not wanted.left:
-            continue
-        if wanted.recipe.check is not None:
-            wanted.recipe.check(at)
-        if wanted.scale == "paper":
-            _check_files(wanted)
-        for of in at.data.values():
-            if of.source in seen:
-                continue
-            seen.add(of.source)
-            options = {
-                name: of.options[name] for name in ("data_root", "header", "encoding", "target") if name in of.options
-            }
-            try:
-                task = data.load_from_config(of.source, {"rare": "train", "tokenizer": "words", **options})
-            except (OSError, ValueError, ImportError) as error:
-                known = source_of(of.source)
-                form = f", {known.form}, from {known.url}" if known is not None and known.form else ""
-                raise FileNotFoundError(f"{wanted.name} needs {of.source}{form}: {error}") from error
-            there, published = sum(map(len, task.splits.values())), getattr(source_of(of.source), "samples", 0)
-            if wanted.scale == "paper" and there < WHOLE * published:
-                slices[of.source] = f"{there:,} of {published:,} samples"
-                if not allow_slices:
-                    cut = (
-                        f"{of.source} has {slices[of.source]}, which is not the paper's data: get all of them, or pass "
-                    )
-                    raise ValueError(Sentence(cut, Argument("allow_slices")))
-    return [dataclasses.replace(wanted, slices=slices) if slices else wanted for wanted in plans]
+        slices = dict(wanted.slices)
+        for name, text in slices.items():
+            if not allow_slices:
+                kept = f"results in {str(wanted.out)!r} were run with {text} of {name}: name another folder, or pass "
+                raise ValueError(Sentence(kept.replace(" samples of", " of"), Argument("allow_slices")))
+        if wanted.left:
+            slices |= _checked(wanted, sizes, allow_slices=allow_slices)
+        checked.append(dataclasses.replace(wanted, slices=slices))
+    return checked
+
+
+def _checked(wanted: Plan, sizes: dict[str, int], *, allow_slices: bool) -> dict[str, str]:
+    """Return the slices among a recipe's data sets; raise if one is not there. Their sizes are added to `sizes`."""
+    at = wanted.recipe.scales[wanted.scale]
+    if wanted.recipe.check is not None:
+        wanted.recipe.check(at)
+    sources = {of.source: of.options for of in at.data.values()}
+    if wanted.scale == "paper":
+        _check_files(wanted)
+        sources |= {
+            name: {} for name, of in needs(wanted.recipe, "paper").items() if of.samples and name not in sources
+        }
+    slices = {}
+    for source, options in sources.items():
+        if source not in sizes:
+            sizes[source] = _size(wanted.name, source, options)
+        published = getattr(source_of(source), "samples", 0)
+        if wanted.scale == "paper" and sizes[source] < WHOLE * published:
+            slices[source] = f"{sizes[source]:,} of {published:,} samples"
+            if not allow_slices:
+                cut = f"{source} has {slices[source]}, which is not the paper's data: get all of them, or pass "
+                raise ValueError(Sentence(cut, Argument("allow_slices")))
+    return slices
+
+
+def _size(recipe: str, source: str, options: Settings) -> int:
+    """Return how many samples a data set has; raise if it is not there."""
+    chosen = {name: options[name] for name in ("data_root", "header", "encoding", "target") if name in options}
+    try:
+        if not options and source in PUBLISHED:  # its targets may be numbers
+            return len(read_published(source, roots(None)))
+        task = data.load_from_config(source, {"rare": "train", "tokenizer": "words", **chosen})
+    except (OSError, ValueError, ImportError) as error:
+        known = source_of(source)
+        form = f", {known.form}, from {known.url}" if known is not None and known.form else ""
+        raise FileNotFoundError(f"{recipe} needs {source}{form}: {error}") from error
+    return sum(map(len, task.splits.values()))
 
 
 def _check_files(wanted: Plan) -> None:
@@ -424,6 +455,7 @@ def described(recipe: Recipe, scale: str) -> dict[str, object]:
     record = dataclasses.asdict(recipe.scales[scale])
     del record["seeds"]
     record["methods"] = _methods(recipe, recipe.scales[scale])
+    record["hardware"] = dict(recipe.hardware)
     record.pop("minutes")
     plain: dict[str, object] = json.loads(json.dumps(record, default=list))
     return {key: value for key, value in plain.items() if value}

@@ -73,7 +73,8 @@ class Hardware:
             for key, settings in () if cells is None else cells(at):
                 yield key, self._settings({**at.settings, **settings})
 
-        return dataclasses.replace(recipe, trainings=trainings, cells=adapted_cells)
+        asked = {name: getattr(self, name) for name in changes}
+        return dataclasses.replace(recipe, trainings=trainings, cells=adapted_cells, hardware=asked)
 
     def _settings(self, settings: Settings) -> Settings:
         """Return the settings of a row that is no experiment, with the trainings that they describe adapted."""

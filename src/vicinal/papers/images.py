@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -95,8 +95,14 @@ T19_NETWORKS_OF = {
     "STL-10": ("VGG-16",),
 }
 
-#: What the objectives that work on pixels are told of CIFAR.
+#: What the objectives that work on pixels are told of each data set, CIFAR's unless it is named.
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
+STATISTICS = {
+    "TinyImageNet": ((0.4802, 0.4481, 0.3975), (0.277, 0.2691, 0.2821)),
+    "ILSVRC2015": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
+#: What PuzzleMix's public code changes on a data set: the clean loss is added, and blocks move as they were cut.
+PUZZLEMIX_OPTIONS = {"TinyImageNet": ", transport_blocks=2, clean_weight=1.0"}
 
 #: L22 Section 5 trains as CutMix (Yun et al. 2019) does: 300 epochs from 0.25, divided by 10 at 150 and 225.
 L22_TRAINING: Settings = {
@@ -113,9 +119,17 @@ L22_TRAINING: Settings = {
 }
 
 #: L22 Section 5 trains PuzzleMix, and LogitMix over it, as PuzzleMix's public code does: 1,200 epochs on small images.
+_PUZZLEMIX: Settings = {
+    "epochs": 1200,
+    "batch_size": 100,
+    "nesterov": True,
+    "schedule": "milestones",
+    "factor": 0.1,
+    "weight_decay": 1e-4,
+}
 PUZZLEMIX_TRAINING: Mapping[str, Settings] = {
-    "CIFAR-100": {"epochs": 1200, "batch_size": 100, "lr": 0.1, "nesterov": False, "milestones": [400, 800]},
-    "TinyImageNet": {"epochs": 1200, "batch_size": 100, "lr": 0.2, "nesterov": False, "milestones": [600, 900]},
+    "CIFAR-100": {**_PUZZLEMIX, "lr": 0.1, "milestones": [400, 800]},
+    "TinyImageNet": {**_PUZZLEMIX, "lr": 0.2, "milestones": [600, 900]},
 }
 
 #: All training images are trained on. The test set is ImageNet's val/.
@@ -265,6 +279,12 @@ def l22_scales(*, seeds: int, minutes: tuple[float, float, float], paper: Mappin
     }
 
 
+def puzzlemix(data: str) -> str:
+    """Return PuzzleMix with the statistics of a data set and the options of its public code."""
+    mean, std = STATISTICS.get(data, (CIFAR_MEAN, CIFAR_STD))
+    return f"PuzzleMix(alpha=1.0, mean={mean}, std={std}{PUZZLEMIX_OPTIONS.get(data, '')})"
+
+
 def puzzlemix_training(data: str, at: Scale) -> Settings:
     """Return what PuzzleMix's training changes on a data set: nothing below the scale of L22's own training."""
     return PUZZLEMIX_TRAINING.get(data, {}) if at.training["epochs"] == L22_TRAINING["epochs"] else {}
@@ -275,7 +295,8 @@ ERRORS = {"error": "error (%)", "nll": "NLL", "ece": "ECE (%), 15 bins"}
 COLUMNS = {"error": "error (%)", "ece": "ECE (%), 15 bins", "oe": "OE (%), 15 bins", "gap": "confidence − accuracy (%)"}
 
 
-_BEST = {name: COLUMNS[name] for name in ("error", "ece", "oe")}
+#: What T19's tables show of the best epoch.
+BEST = {f"best {name}": f"{COLUMNS[name].partition(' (')[0]} of the best epoch (%)" for name in ("error", "ece", "oe")}
 
 
 def selected(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
@@ -328,10 +349,28 @@ def z18_table(**parts: Any) -> Recipe:
 def t19_figure(**parts: Any) -> Recipe:
     """Return a recipe of T19 about calibration, of the last and of the best epoch, which `parts` make up or change."""
     drawn = bars({"ece": "ECE (%)", "oe": "OE (%)"}, scatter="bins")
-    best = {f"best {name}": f"{title.partition(' (')[0]} of the best epoch (%)" for name, title in _BEST.items()}
-    columns = {**COLUMNS, **best, "ece 100": "ECE (%), 100 bins", "oe 100": "OE (%), 100 bins"}
+    columns = {**COLUMNS, **BEST, "ece 100": "ECE (%), 100 bins", "oe 100": "OE (%), 100 bins"}
     defaults = {"measure": both_epochs, "columns": columns, "draw": drawn, "pilot": PILOT, "curves": ("bins",)}
     return Recipe(**{**defaults, **parts})
+
+
+class Epoch(NamedTuple):
+    """An epoch of which a metric is claimed."""
+
+    prefix: str
+    """Of the metric's name."""
+    said: str
+    """In a claim's text, if it is not the epoch of the primary claims."""
+
+
+def claimed_epochs(at: Scale) -> tuple[Epoch, Epoch]:
+    """Return the epoch of the primary claims of T19, and the other one.
+
+    The primary one is the last where validation images are few. The paper's own is the best on its test set.
+    """
+    last, best = Epoch("", " of the last epoch"), Epoch("best ", " of the best epoch")
+    oracle = any(of.options.get("val") == ORACLE for of in at.data.values())
+    return (best, last) if oracle and at.training["select"] != "last" else (last, best)
 
 
 def pooled_fall(at: Scale, name: str, higher: str, lower: str) -> Contrast:

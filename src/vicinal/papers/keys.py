@@ -205,14 +205,15 @@ def cell_record(cell: Cell) -> dict[str, object]:
     return {
         "version": VERSION,
         "numerics": NUMERICS,
-        "measure": _measure_name(cell.measure),
+        "measure": measure_name(cell.measure),
         "settings": settings,
         "trainings": [training_key(experiment) for experiment in cell.trainings],
         "seed": cell.seed,
     }
 
 
-def _measure_name(measure: Callable[..., object]) -> str:
+def measure_name(measure: Callable[..., object]) -> str:
+    """Return the name of a measure in keys."""
     code = f"{measure.__module__.rpartition('.')[2]}.{measure.__qualname__}"
     return MEASURES.get(code, code)
 

@@ -14,7 +14,7 @@ WEIGHTS = (0.1, 0.5, 1.0, 2.0)
 BASES = {
     "Mixup": ("Mixup(alpha=3.0)", 1.0),
     "CutMix": ("CutMix(alpha=3.0, prob=0.5)", 0.1),
-    "PuzzleMix": (f"PuzzleMix(alpha=1.0, mean={images.CIFAR_MEAN}, std={images.CIFAR_STD})", 0.5),
+    "PuzzleMix": (images.puzzlemix("CIFAR"), 0.5),
 }
 
 

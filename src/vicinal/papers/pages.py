@@ -24,7 +24,7 @@ from vicinal._atomic import replacing
 from vicinal._checks import require
 from vicinal.papers import PAPERS, SCALES, Recipe, Result, calibratable, get, names
 from vicinal.papers.claims import Judged
-from vicinal.papers.deviations import deviations, seed_varies
+from vicinal.papers.deviations import deviations, ran_with, seed_varies
 from vicinal.papers.overview import PLOT, overview, primaries
 from vicinal.papers.page_tables import beside, claims_table, hours, markdown, paper_values, published_rows
 from vicinal.papers.plots import forest, has_line
@@ -206,7 +206,9 @@ def page(name: str, results: Mapping[str, Result]) -> str:
         lines += ["## Not run yet", "", f"At cpu scale it takes about {recipe.scales['cpu'].minutes:g} minutes.", ""]
     for scale, result in results.items():
         lines += _ran(name, recipe, scale, result)
-    lines += [line for scale in SCALES if scale in (*results, "paper") for line in _differs(recipe, scale)]
+    lines += [
+        line for scale in SCALES if scale in (*results, "paper") for line in _differs(recipe, scale, results.get(scale))
+    ]
     if recipe.published and not _all_beside(recipe, results):
         lines += ["## All numbers of the paper", "", markdown(*published_rows(recipe)), ""]
     if recipe.reading:
@@ -252,8 +254,8 @@ def _ran(name: str, recipe: Recipe, scale: str, result: Result) -> Iterator[str]
     yield from ("Versions: " + ", ".join(f"{key} {value}" for key, value in result.environment.items()) + ".", "")
 
 
-def _differs(recipe: Recipe, scale: str) -> Iterator[str]:
-    found = deviations(recipe, scale)
+def _differs(recipe: Recipe, scale: str, result: Result | None) -> Iterator[str]:
+    found = deviations(recipe, scale) + (ran_with(result.settings) if result is not None else [])
     if scale == "paper":
         yield from ("## What differs at paper scale", "")
         if not found:

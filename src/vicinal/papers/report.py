@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vicinal.papers import pages
 from vicinal.papers.base import Recipe
-from vicinal.papers.deviations import deviations, seed_varies
+from vicinal.papers.deviations import deviations, ran_with, seed_varies
 from vicinal.papers.page_tables import beside, claim_rows
 from vicinal.papers.plots import has_line
 from vicinal.papers.results import Result
@@ -69,7 +69,7 @@ def recipe_page(recipe: Recipe, result: Result) -> RecipePage:
     """Return what the report of a result shows."""
     seeds = f"{len(result.seeds)} seed{'s' * (len(result.seeds) > 1)}"
     said = ", ".join(f"{n} {verdict}" for verdict, n in pages.counts(result).items())
-    found = deviations(recipe, result.scale)
+    found = deviations(recipe, result.scale) + ran_with(result.settings)
     lines = has_line([("", one) for one in result.verdicts])
     return RecipePage(
         name=result.recipe,

@@ -25,12 +25,14 @@ def methods(on: Pair, at: Scale) -> dict[str, Method]:
 def claims(at: Scale) -> Iterable[Claim]:
     gate = [on.cell(ERM) for on in at.pairs()]
     average = ", on average" if len(gate) > 1 else ""
-    for name, printed in ERRORS.items():
+    primary, other_epoch = images.claimed_epochs(at)
+    errors = {f"{primary.prefix}{name}": printed for name, printed in ERRORS.items()}
+    for name, printed in errors.items():
         falls = images.pooled_fall(at, name, ERM, MIXUP)
         yield Claim(f"mixup's {printed} is below ERM's{average}", falls, primary=True, overconfident=gate)
     if images.is_night_cifar10(at):
         return
-    for name, printed in ERRORS.items():
+    for name, printed in errors.items():
         for on in at.pairs():
             falls = on.fall(name, ERM, MIXUP)
             yield Claim(f"{on}: mixup's {printed} is below ERM's", falls, overconfident=[on.cell(ERM)])
@@ -41,8 +43,8 @@ def claims(at: Scale) -> Iterable[Claim]:
                 kind="no worse",
                 overconfident=gate,
             )
-        falls = images.pooled_fall(at, f"best {name}", ERM, MIXUP)
-        yield Claim(f"mixup's {printed} of the best epoch is below ERM's, on average", falls, overconfident=gate)
+        falls = images.pooled_fall(at, f"{other_epoch.prefix}{name.removeprefix(primary.prefix)}", ERM, MIXUP)
+        yield Claim(f"mixup's {printed}{other_epoch.said} is below ERM's, on average", falls, overconfident=gate)
 
 
 RECIPE = images.t19_figure(
@@ -51,8 +53,9 @@ RECIPE = images.t19_figure(
     claims=claims,
     scales=images.at_night(images.t19_scales(minutes=(20, 0, 30_000)), methods=2),
     reading=(
-        "The paper measures the epoch with the best validation accuracy. Here that epoch is secondary, chosen on 2,000 "
-        "validation images, and the last epoch is primary, because the choice adds noise.",
+        "The paper measures the epoch with the best validation accuracy, and so does the paper scale. Below it that "
+        "epoch is secondary, chosen on 2,000 validation images. The last epoch is primary there, because the choice "
+        "adds noise.",
         "The number of bins is not given in the paper; 15 are used here. ε and the penalty are those that the paper "
         "found best. That mixup generally performs best is read as: on average over data and networks, no worse than "
         "each other method by more than a point. Figure 2 shows bars without numbers.",

@@ -41,13 +41,14 @@ EDGES = np.linspace(0, 1, 21)
 def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measured:
     """Return the AUROC of the highest probability: as it is, and after the temperature; with dropout over passes."""
     bundle, task = trained[0].bundle, trained[0].task
-    chosen = stratified_subset(task.test.labels or [], settings["n"], seed=seed)
+    chosen = stratified_subset(task.test.labels or [], min(settings["n"], len(task.test)), seed=seed)
     other = _other(bundle, settings["other"])
+    n_out = min(settings["n_out"], len(other))
     generator = torch.Generator().manual_seed(_random.seed_from("noise", seed))
     plain = task.train.relabelled(task.train.labels or [], augment="none")
     sets: dict[str, Part | Unlabelled] = {
         "in": Part(task.test, chosen),
-        "other": Part(other, stratified_subset(other.labels or [], settings["n_out"], seed=seed)),
+        "other": Part(other, stratified_subset(other.labels or [], n_out, seed=seed)),
         "noise": Unlabelled(gaussian_like(plain, settings["n_out"], generator=generator)),
     }
     dropout = any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in bundle.module.modules())

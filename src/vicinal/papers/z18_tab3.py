@@ -51,7 +51,8 @@ def measure(trained: Sequence[Trained], settings: Settings, seed: int) -> Measur
     test, pixels = trained[0].task.test, trained[0].task.preprocessing
     if not isinstance(pixels, ImagePreprocessing):
         raise TypeError("attacks need images")
-    chosen = Subset(test, stratified_subset(test.labels or [], settings["n"], seed=seed))
+    n = min(settings["n"], len(test))
+    chosen = Subset(test, stratified_subset(test.labels or [], n, seed=seed))
     model, other = (one.last().module for one in trained)
     measured: Measured = {}
     attacks = [(f"{box} {name}", text, source) for box, source in (("white", None), ("black", other))
