@@ -349,6 +349,12 @@ def test_a_model_of_one_set_reads_another(root):
     assert len(data.read("mnli", task.preprocessing, classes=task.classes)) == 6
 
 
+def test_a_row_of_another_format_is_named(root):
+    write(root / "swag/train.csv", "sent1,sent2,label\nShe,then,2\n")
+    with pytest.raises(ValueError, match=r"swag/train.csv' has a row of the columns sent1, sent2, label, which is not"):
+        from_name("swag")
+
+
 def test_what_is_missing_or_broken_is_named(root):
     assert set(PUBLISHED) <= set(data.NAMES)
     with pytest.raises(FileNotFoundError, match=r"iris is not there: looked in .*data for iris/ with iris.data"):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from vicinal.expressions import parse
 from vicinal.papers import get, names
-from vicinal.papers.deviations import deviations
+from vicinal.papers.deviations import deviations, ran_with
+from vicinal.papers.execute import described
+from vicinal.papers.hardware import Hardware
 from vicinal.papers.keys import training_record
 
 
@@ -71,10 +74,58 @@ def test_deviations_follow_from_the_record():
 
 
 def test_what_the_paper_trains_otherwise_is_listed_or_done():
-    """L22 trains PuzzleMix as its code does, and light networks as their papers do, which name ImageNet alone."""
-    epochs = {cell.key[-1]: options["epochs"] for cell, options in resolved("l22-tab2") if cell.key[0] == "CIFAR-100"}
+    """L22 trains PuzzleMix as its public code does, and light networks by the procedures of their papers."""
+    found = {cell.key: options for cell, options in resolved("l22-tab2")}
+    epochs = {key[-1]: options["epochs"] for key, options in found.items() if key[0] == "CIFAR-100"}
     assert {name: n for name, n in epochs.items() if n != 300} == {"PuzzleMix": 1200, "LogitMix over PuzzleMix": 1200}
+    for (data, _, method), options in found.items():
+        if "PuzzleMix" in method and data != "ILSVRC2015":
+            code = {"nesterov": True, "weight_decay": 1e-4, "batch_size": 100, "schedule": "milestones", "factor": 0.1}
+            assert {field: options[field] for field in code} == code
+    mobile, shuffle = (found["CIFAR-100", name, "Mixup"] for name in ("MobileNetV2", "ShuffleNetV2"))
+    assert (mobile["lr"], mobile["factor"], mobile["batch_size"], mobile["weight_decay"]) == (0.045, 0.98, 96, 4e-5)
+    assert mobile["milestones"] == list(range(1, 300))
+    assert (shuffle["lr"], shuffle["schedule"], shuffle["batch_size"]) == (0.5, "linear", 1024)
     (only,) = deviations(get("l22-tab2"), "paper")
-    assert only.what == "schedule"
-    assert "as in Sandler et al. (2018)" in only.paper
-    assert "Sandler" not in only.here
+    assert only.what == "training of PuzzleMix on ILSVRC2015"
+    listed = {one.what: one for one in deviations(get("l22-sec5-4"), "cpu")}["training of single methods"]
+    assert listed.here == "none"
+    assert "epochs 1,200" in listed.paper
+
+
+def test_puzzlemix_knows_the_images_it_mixes():
+    """TinyImageNet and ILSVRC have statistics of their own; on the first the public code adds the clean loss."""
+    method = {cell.key: parse(cell.trainings[0].method) for cell in get("l22-tab2").rows("paper", [1000])}
+    cifar, tiny, large = (method[data, "ResNet50", "PuzzleMix"] for data in ("CIFAR-100", "TinyImageNet", "ILSVRC2015"))
+    assert len({cifar.mean, tiny.mean, large.mean}) == 3
+    assert (tiny.clean_weight, cifar.clean_weight) == (1.0, 0.0)
+    assert method["TinyImageNet", "ResNet50", "LogitMix over PuzzleMix"].base.clean_weight == 0.0
+    cut = method["ILSVRC2015", "ResNet50", "CutMix"]
+    assert cut.prob == 1.0
+
+
+def test_t19_claims_at_paper_scale_are_of_the_epoch_that_the_paper_measures():
+    for name in ("t19-fig2", "t19-fig2-alpha", "t19-fig6", "t19-supp"):
+        recipe = get(name)
+        for scale, prefix in (("paper", "best "), ("cpu", "")):
+            primary = [claim for claim in recipe.claims(recipe.scales[scale]) if claim.primary]
+            metrics = {metric for claim in primary for _, metric in claim.contrast.needs}
+            assert metrics <= {f"{prefix}ece", f"{prefix}oe"}, name
+    listed = {one.what: (one.here, one.paper) for one in deviations(get("t19-fig6"), "cpu")}
+    assert listed["epoch that is measured"] == (
+        "last, and beside it best validation accuracy",
+        "best test accuracy (oracle)",
+    )
+
+
+def test_how_a_result_was_run_is_listed_beside_the_record():
+    hardware = Hardware(gpu_memory=24, mixed_precision="bf16", num_workers=4).of(get("z18-tab3"), "paper")
+    settings = described(hardware, "paper")
+    assert settings["hardware"] == {"gpu_memory": 24, "mixed_precision": "bf16"}  # workers do not change digits
+    assert "hardware" not in described(get("z18-tab3"), "paper")
+    listed = ran_with({**settings, "slices": {"stl10": "40 of 13,000 samples"}})
+    assert [(one.what, one.here, one.paper) for one in listed] == [
+        ("gpu memory", "24", "not given"),
+        ("mixed precision", "bf16", "not given"),
+        ("samples of stl10", "40", "13,000"),
+    ]

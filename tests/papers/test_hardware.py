@@ -27,6 +27,7 @@ from vicinal.papers.base import Data, Network, Recipe
 from vicinal.papers.execute import check_data, plan
 from vicinal.papers.hardware import MICRO_BATCHES, Hardware, held
 from vicinal.papers.keys import cell_key, training_record
+from vicinal.papers.report import recipe_page
 from vicinal.papers.results import Result
 from vicinal.papers.sources import SOURCES, needs
 from vicinal.runs.scheduler import Pool, visible_gpus
@@ -96,6 +97,14 @@ def test_the_path_of_the_paper_scale(root, tmp_path, name, changes):
     result = execute.reproduce(wanted, Pool(), progress=False)
     assert not result.failures
     assert "samples" in next(iter(result.settings["slices"].values()))
+    again = plan(name, recipe, "paper", tmp_path / "out", seeds=[1000], rows=[row.key for row in rows])
+    with pytest.raises(ValueError, match=r"were run with .* samples of"):  # nothing is left, and they stay slices
+        check_data([again])
+    (again,) = check_data([again], allow_slices=True)
+    assert execute.reproduce(again, Pool(), progress=False).settings["slices"] == result.settings["slices"]
+    page = recipe_page(recipe, result).deviations
+    assert page is not None
+    assert any(row[0].startswith("samples of") for row in page.rows)
     cell = result.cells[0].metrics
     assert {"z18-tab1": "top-5", "z18-fig4": "validation", "t19-supp": "ece 100"}[name] in cell
 
@@ -179,6 +188,27 @@ def test_other_domains_are_looked_for_before_anything_trains(root, tmp_path, mon
         check_data([wanted])
 
 
+def test_slices_are_recorded_with_the_recipes_that_use_them(root, tmp_path):
+    """Of other domains and development sets too, which no `Data` names."""
+    tables = toy(get("z18-fig4"), networks=z18_fig4.networks(width=2))
+    images_of = toy(get("t19-supp"), data={"STL-10": Data("stl10", {"val": "test"})}, networks=images.TINY)
+    wanted = [
+        plan(name, recipe, "paper", tmp_path, seeds=[1000])
+        for name, recipe in (("z18-fig4", tables), ("t19-supp", images_of))
+    ]
+    assert [set(one.slices) for one in check_data(wanted, allow_slices=True)] == [{"speechcommands"}, {"stl10"}]
+    write_stsb(root)
+    scored = toy(get("l22-tab3"), data={"RTE": Data("glue:rte", {"max_length": 32, "val": 0})})
+    rows = [cell.key for cell in scored.rows("paper", [1000]) if cell.key[0] == "STS-B"]
+    with pytest.raises(FileNotFoundError, match="glue:mnli:mismatched"):
+        check_data([plan("l22-tab3", scored, "paper", tmp_path, seeds=[1000], rows=rows)], allow_slices=True)
+    (root / "glue" / "MNLI").mkdir()
+    lines = "gold_label\tsentence1\tsentence2\nneutral\tA man.\tHe.\n"
+    (root / "glue" / "MNLI" / "dev_mismatched.tsv").write_text(lines)
+    (one,) = check_data([plan("l22-tab3", scored, "paper", tmp_path, seeds=[1000], rows=rows)], allow_slices=True)
+    assert set(one.slices) == {"glue:rte", "glue:stsb", "glue:mnli:mismatched"}
+
+
 def test_check_lists_all_that_is_needed_before_anything_trains(root, tmp_path):
     ran = vicinal("reproduce", "l22-tab3", "t19-tab1-fig8", "--scale", "paper", "--check", "--json", "--out", tmp_path)
     first, second = ran.events("needs")
@@ -189,6 +219,10 @@ def test_check_lists_all_that_is_needed_before_anything_trains(root, tmp_path):
     assert set(second["sources"]) == {"stl10", "tinyimagenet"}  # the other images too
     assert second["hours"] > 0
     assert second["gigabytes"] > 3
+    assert second["runs"] > 1  # 15 VGG-16 with their checkpoints
+    batches = {(one["network"], one["method"]): one["cut"] for one in ran.events("batch")}
+    assert batches["hf:google-bert/bert-large-uncased", "LogitMix"] == ["4 × 2", "8 × 1"]
+    assert batches["vgg16", ""] == ["128 × 1", "128 × 1"]
     assert not (tmp_path / "runs").exists()
 
 
@@ -212,6 +246,8 @@ def test_a_batch_of_1024_is_cut_for_one_gpu_and_for_eight(monkeypatch):
     assert (training["batch_size"], training["accumulation"]) == (128, 8)
     assert (training["mixed_precision"], training["num_workers"]) == ("bf16", 8)
     assert cell_key(cell) != cell_key(recipe.rows("paper", [1000])[0])  # digits differ
+    (cell, *_) = Hardware(gpu_memory=24).of(recipe, "paper").rows("paper", [1000])  # float32 takes twice the memory
+    assert (cell.trainings[0].training["batch_size"], cell.trainings[0].training["accumulation"]) == (64, 16)
     monkeypatch.setenv("WORLD_SIZE", "8")
     (cell, *_) = Hardware(gpu_memory=80).of(recipe, "paper").rows("paper", [1000])
     assert (cell.trainings[0].training["batch_size"], cell.trainings[0].training["accumulation"]) == (128, 1)
@@ -243,6 +279,7 @@ def activations(model, x) -> float:
         ("resnext50", 32, {}),
         ("wideresnet28-10", 32, {}),
         ("densenet-bc-190", 32, {}),
+        ("shufflenetv2", 32, {}),
     ],
 )
 def test_micro_batches_fit_into_24_and_80_gigabytes(network, size, options):

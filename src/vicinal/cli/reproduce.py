@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from vicinal.cli.options import MOST_SEEDS, Common, PoolOptions, takes_records, 
 from vicinal.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
+    from vicinal.papers.checking import Batch
     from vicinal.papers.execute import Plan
     from vicinal.papers.results import Result
     from vicinal.runs.scheduler import Pool
@@ -281,28 +282,42 @@ def _dry(plans: Sequence[Plan], console: Console) -> None:
 
 
 def _check(plans: Sequence[Plan], console: Console) -> None:
-    """List all that recipes need, whether it is there, its size, and where to get it."""
+    """List all that recipes need, whether it is there, its size, and where to get it; and how batches are cut."""
+    from vicinal.papers.checking import batches, gigabytes
     from vicinal.papers.execute import duration
     from vicinal.papers.sources import Source, is_there, needs
 
     total: dict[str, Source] = {}
+    cut: dict[Batch, None] = {}
     for wanted in plans:
         found = needs(wanted.recipe, wanted.scale)
         total |= found
-        hours = wanted.minutes / 60
+        cut |= dict.fromkeys(batches(wanted) if wanted.scale == "paper" else ())
+        hours, runs = wanted.minutes / 60, gigabytes(wanted)
         disk = sum(source.gigabytes for source in found.values())
         sources = {name: {**source._asdict(), "there": is_there(name)} for name, source in found.items()}
-        facts = {"recipe": wanted.name, "scale": wanted.scale, "hours": hours, "gigabytes": disk}
+        facts = {"recipe": wanted.name, "scale": wanted.scale, "hours": hours, "gigabytes": disk, "runs": runs}
         console.event("needs", {**facts, "trainings": len(wanted.trainings), "sources": sources})
         time = f"{hours:,.1f} GPU hours" if wanted.scale == "paper" else duration(60 * wanted.minutes)
-        console.say(
-            f"{wanted.name}: {len(wanted.trainings)} trainings, about {time}; data and weights of {disk:.1f} GB"
-        )
+        sizes = f"data and weights of {disk:.1f} GB, runs of about {runs:.1f} GB"
+        console.say(f"{wanted.name}: {len(wanted.trainings)} trainings, about {time}; {sizes}")
     rows = [
         [source.title, "yes" if is_there(name) else "no", f"{source.gigabytes:g} GB", source.form, source.url]
         for name, source in total.items()
     ]
     console.table("Data and weights", ["", "there", "size", "below the data root", "from"], rows, numbers=False)
+    if cut:
+        _show_batches(cut, console)
+
+
+def _show_batches(cut: Iterable[Batch], console: Console) -> None:
+    """List how batches are cut for each size of GPU memory."""
+    for one in cut:
+        console.event("batch", one._asdict())
+    if cut:
+        title = "Batches as micro-batches × accumulation, in half precision (--gpu-memory; in float32 half as many)"
+        shown = [[one.network, one.method or "others", f"{one.batch:,}", *one.cut] for one in cut]
+        console.table(title, ["network", "method", "batch", "24 GB", "80 GB"], shown, numbers=False)
 
 
 def _show(wanted: Plan, result: Result, console: Console) -> None:

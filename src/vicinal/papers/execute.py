@@ -389,7 +389,7 @@ def check_data(plans: Sequence[Plan], *, allow_slices: bool = False) -> list[Pla
         for name, text in slices.items():
             if not allow_slices:
                 kept = f"results in {str(wanted.out)!r} were run with {text} of {name}: name another folder, or pass "
-                raise ValueError(Sentence(kept.replace(" samples of", " of"), Argument("allow_slices")))
+                raise ValueError(Sentence(kept, Argument("allow_slices")))
         if wanted.left:
             slices |= _checked(wanted, sizes, allow_slices=allow_slices)
         checked.append(dataclasses.replace(wanted, slices=slices))
@@ -425,7 +425,7 @@ def _size(recipe: str, source: str, options: Settings) -> int:
     chosen = {name: options[name] for name in ("data_root", "header", "encoding", "target") if name in options}
     try:
         if not options and source in PUBLISHED:  # its targets may be numbers
-            return len(read_published(source, roots(None)))
+            return read_published(source, roots(None)).n_rows or 0
         task = data.load_from_config(source, {"rare": "train", "tokenizer": "words", **chosen})
     except (OSError, ValueError, ImportError) as error:
         known = source_of(source)

@@ -11,7 +11,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from vicinal._atomic import Json
 from vicinal._checks import Argument, ArgumentError, Sentence
@@ -21,13 +21,15 @@ from vicinal.papers.keys import training_record
 from vicinal.runs import Experiment
 from vicinal.training.config import MECHANICAL
 
-#: Samples of a micro-batch by network, for 24 and for 80 GB, in bfloat16: estimates from the sizes of activations.
-#: ImageNet's images have 224 pixels a side. Texts have 256 tokens and up to four choices, those of BERT-large 128.
+#: Samples of a micro-batch by network, for 24 and for 80 GB, in half precision: estimates by the sizes of activations.
+#: In float32 half as many fit. ImageNet's images have 224 pixels a side. Texts have 256 tokens and up to four choices,
+#: those of BERT-large 128.
 MICRO_BATCHES = {
     "resnet50": (256, 1024),
     "resnet101": (128, 512),
     "resnext50": (128, 512),
     "resnext101": (128, 512),
+    "shufflenetv2": (1024, 4096),
     "wideresnet28-10": (128, 128),
     "densenet-bc-190": (32, 128),
     "hf:google-bert/bert-base-uncased": (16, 64),
@@ -99,19 +101,38 @@ class Hardware:
         names = ("device", "mixed_precision", "accumulation", "num_workers", "compile", "channels_last")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.gpu_memory is not None:
-            given |= self._micro_batches(network, int(training["batch_size"]), n_held)
+            half = given.get("mixed_precision", training.get("mixed_precision", "no")) != "no"
+            size = Size(network, int(training["batch_size"]), n_held * (1 if half else 2))
+            micro, accumulation = micro_batch(size, self.gpu_memory)
+            given |= {"batch_size": micro, "accumulation": accumulation}
         return given
 
-    def _micro_batches(self, network: str, batch: int, n_held: int) -> dict[str, int]:
-        """Return the micro-batch and the accumulation that make up a batch over all processes."""
-        column = sum(self.gpu_memory is not None and self.gpu_memory >= memory for memory in MEMORIES) - 1
-        most = max(MICRO_BATCHES[network][column] // n_held, 1) if network in MICRO_BATCHES else batch
-        processes = int(os.environ.get("WORLD_SIZE", "1"))
-        if batch % processes:
-            raise ValueError(f"a batch of {batch} cannot be divided among {processes} processes")
-        share = batch // processes
-        micro = next(size for size in range(min(most, share), 0, -1) if share % size == 0)
-        return {"batch_size": micro, "accumulation": share // micro}
+
+class Size(NamedTuple):
+    """What a step takes."""
+
+    network: str
+    batch: int
+    held: int
+    """For each sample, of how many samples it keeps activations in half precision."""
+
+
+def micro_batch(size: Size, gpu_memory: int) -> tuple[int, int]:
+    """Return the micro-batch and the accumulation that make up a batch over all processes.
+
+    >>> micro_batch(Size("resnet50", 1024, 1), 24), micro_batch(Size("resnet50", 1024, 2), 80)
+    ((256, 4), (512, 2))
+    """
+    column = sum(gpu_memory >= memory for memory in MEMORIES) - 1
+    most = size.batch
+    if size.network in MICRO_BATCHES:
+        most = max(MICRO_BATCHES[size.network][column] // size.held, 1)
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if size.batch % processes:
+        raise ValueError(f"a batch of {size.batch} cannot be divided among {processes} processes")
+    share = size.batch // processes
+    micro = next(size for size in range(min(most, share), 0, -1) if share % size == 0)
+    return micro, share // micro
 
 
 def held(method: str) -> int:

@@ -168,9 +168,9 @@ RECIPE = images.l22_table(
         "A network that the table does not have stands beside the mean of its five networks on CIFAR-100. The mean "
         "ECE leaves PuzzleMix out: LogitMix raises its ECE on three of five networks, and Section 5.1 says so.",
         "Light networks follow their original papers, which train on ImageNet: MobileNetV2 from 0.045, × 0.98 after "
-        "every epoch, in batches of 96; ShuffleNetV2 from 0.5, falling linearly to 0, in batches of 1,024. The number of "
-        "epochs on smaller images is not given: 300, as for the others. PuzzleMix's rows have its own training on every "
-        "network. On TinyImageNet its code adds the clean loss, which LogitMix has already.",
+        "every epoch, in batches of 96; ShuffleNetV2 from 0.5, falling linearly to 0, in batches of 1,024. The number "
+        "of epochs on smaller images is not given: 300, as for the others. PuzzleMix's rows have its own training on "
+        "every network. On TinyImageNet its code adds the clean loss, which LogitMix has already.",
         "Slips: the ECE of ILSVRC's vanilla row, 0.370, cannot stand beside an OE of 0.030 (0.037?); ResNet50's Mixup, "
         "79.82, is above every accuracy of Table 5, at most 79.32; the OE of its LogitMix over Mixup is 0.003 here and "
         "0.002 there, of the same run by its accuracy; TinyImageNet has 200 classes, not 100.",
