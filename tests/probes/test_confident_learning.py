@@ -121,6 +121,31 @@ def test_label_noise_is_estimated_and_false_alarms_are_expected(noise: float) ->
     assert min(costs, key=lambda key: costs[key])[1] == issues.noise.value
 
 
+@pytest.mark.parametrize(("n_classes", "noise"), [(2, 0.1), (2, 0.2), (4, 0.2)])
+def test_noise_that_the_model_has_learned_is_allowed_for(n_classes: int, noise: float) -> None:
+    """Probabilities of a model that knows how noisy labels are distributed show no noise, and exclude none either."""
+    for seed in range(2):
+        probs, labels, flipped = simulated(1500, n_classes, noise, seed)
+        learned = (1 - noise) * probs + noise * (1 - probs) / (n_classes - 1)
+        issues = label_issues(labels, probs=learned)
+        false = int((issues.candidates & ~flipped).sum())
+        assert issues.noise.low <= noise <= issues.noise.high
+        assert issues.false_alarms.low <= false <= issues.false_alarms.high + 2 * math.sqrt(false)
+        # The end of the interval is where a mixture with more learned noise fits the labels too badly, by loops.
+        assert slow_learned(learned, labels, 0.9 * issues.noise.high) < slow_learned(learned, labels, 0.0) + 4
+        assert slow_learned(learned, labels, issues.noise.high + 0.05) > slow_learned(learned, labels, noise) + 2
+
+
+def slow_learned(probs: Tensor, labels: Tensor, learned: float) -> float:
+    """The negative log likelihood of labels where probabilities hold a share of noise, with loops."""
+    k, total = probs.shape[1], 0.0
+    for row, label in zip(probs.tolist(), labels.tolist(), strict=True):
+        rest = [max(p - learned / (k - 1), 0.0) for p in row]
+        r = rest[label] / sum(rest)
+        total -= math.log((1 - learned) * r + learned * (1 - r) / (k - 1))
+    return total
+
+
 def test_a_class_without_samples_and_labels_that_are_all_right() -> None:
     probs = torch.tensor([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.7, 0.2, 0.1], [0.2, 0.7, 0.1]], dtype=torch.float64)
     issues = label_issues([0, 1, 0, 1], probs=probs)

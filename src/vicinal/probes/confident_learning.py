@@ -17,16 +17,25 @@ right with the calibrated probability of its class, and changed with probability
     q = \mathrm{softmax}(\log \hat p / T)
 
 T and ε have the largest likelihood, with log T ~ N(0, 0.25²), since probabilities of held-out samples are about
-calibrated. ε has the interval of the profile likelihood. Class overlap moves T alone, so ε is the noise beyond overlap.
+calibrated. ε has the interval of the profile likelihood. Class overlap moves T alone, so ε is noise beyond overlap.
+
+A model that was trained on these labels may have learned a part of their noise, so that q holds it. With a share δ,
+
+.. math:: q = \Big( 1 - \frac{\delta K}{K - 1} \Big)\, r + \frac{\delta}{K - 1}
+
+where r is the probability of the class without noise. Labels follow q whatever δ is. Only small q that labels confirm
+exclude large δ, since r is at least 0. So the interval of the noise, which is ε and δ together, ends at the largest δ
+that the likelihood does not reject (two-sided, 5 %).
 
 Candidates for review are those that the counts take, or as many with the highest probability of a wrong label by the
 second model, if it expects more wrong ones among them by two standard deviations:
 
-.. math:: w = \varepsilon\, \frac{1 - q_y}{K - 1} \Big/ P(y \mid x)
+.. math:: w = 1 - (1 - \eta)\, r_y \big/ P(y \mid x), \qquad
+    1 - \frac{\eta K}{K - 1} = \Big( 1 - \frac{\varepsilon K}{K - 1} \Big) \Big( 1 - \frac{\delta K}{K - 1} \Big)
 
-The sum of 1 − w over the candidates is the expected number of false alarms; the ends of ε's interval give its. That
-labels are wrong is claimed only where ε = 0 is rejected (one-sided, 1 %); then the candidates are suspicious. Where
-classes overlap much, a few hundred labels cannot reject it, and the candidates are for review alone.
+The sum of 1 − w over the candidates is the expected number of false alarms, with δ = 0. The ends of the interval of the
+noise η give its. That labels are wrong is claimed only where ε = 0 is rejected (one-sided, 1 %); then the candidates are
+suspicious. Where classes overlap much, a few hundred labels cannot reject it, and the candidates are for review alone.
 
 References
 ----------
@@ -38,6 +47,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,9 +92,11 @@ class LabelIssues:
     joint: Tensor
     """How many samples of each label (rows) belong to each class (columns) by the counts, float64 `[K, K]`."""
     noise: Estimate
-    """ε, the share of labels that are wrong beyond class overlap, with its 95 % interval."""
-    clean_prob: Tensor
-    """The probability of each label were there no noise, q of the label, float64 `[N]`."""
+    """η, the share of labels that are wrong beyond class overlap, with its 95 % interval."""
+    wrong: Tensor
+    """The probability that each label is wrong, float64 `[N]`."""
+    wrong_ends: tuple[Tensor, Tensor]
+    """The same with the least and the most noise that the interval allows."""
 
     @property
     def suspicious(self) -> Tensor:
@@ -92,19 +104,10 @@ class LabelIssues:
         return self.candidates if self.significant else torch.zeros_like(self.candidates)
 
     @property
-    def wrong(self) -> Tensor:
-        """The probability that each label is wrong, float64 `[N]`."""
-        return self._wrong(self.noise.value)
-
-    def _wrong(self, noise: float) -> Tensor:
-        flip = noise * (1 - self.clean_prob) / (len(self.joint) - 1)
-        return flip / ((1 - noise) * self.clean_prob + flip).clamp(min=1e-300)
-
-    @property
     def false_alarms(self) -> Estimate:
-        """The expected number of right labels among the candidates, with the ends that those of ε give."""
-        ends = (self.noise.value, self.noise.high, self.noise.low)
-        return Estimate(*(float((1 - self._wrong(noise)[self.candidates]).sum()) for noise in ends))
+        """The expected number of right labels among the candidates, with the ends that those of the noise give."""
+        least, most = self.wrong_ends
+        return Estimate(*(float((1 - wrong)[self.candidates].sum()) for wrong in (self.wrong, most, least)))
 
     @property
     def ranking(self) -> Tensor:
@@ -198,13 +201,13 @@ def label_issues(labels: object, *, probs: object) -> LabelIssues:
     """
     p, y = _checked(probs, labels)
     joint, rows = confident_joint(y, probs=p), torch.arange(len(y))
-    noise, rejected, q = _fitted(p.numpy(), y.numpy())
+    noise, rejected, wrong = _fitted(_Mixture(p.numpy(), y.numpy()))
     prediction = p.argmax(dim=1)
     others = p.clone()
     others[rows, y] = -1.0
     margin = others.amax(dim=1) - p[rows, y]
     counted = _pruned(p, y, joint) & (prediction != y)
-    issues = LabelIssues(counted, rejected, prediction, margin, joint, noise, torch.from_numpy(q))
+    issues = LabelIssues(counted, rejected, prediction, margin, joint, noise, wrong[0], (wrong[1], wrong[2]))
     order = torch.where(prediction != y, issues.wrong, -1.0).argsort(descending=True, stable=True)
     ranked = torch.zeros_like(counted)
     ranked[order[: int(counted.sum())]] = True
@@ -228,41 +231,88 @@ def _pruned(p: Tensor, y: Tensor, joint: Tensor) -> Tensor:
     return pruned
 
 
-def _fitted(p: Floats, y: NDArray[np.int64]) -> tuple[Estimate, bool, Floats]:
-    """Return ε with its interval, whether ε = 0 is rejected, and the probability q of each label without noise."""
-    from scipy.optimize import brentq, minimize_scalar
+class _Mixture:
+    """The second model of some labels: their likelihood by temperature T, noise ε and noise δ that was learned."""
 
-    z = np.log(np.maximum(p, 1e-12))
-    k = p.shape[1]
+    def __init__(self, p: Floats, y: NDArray[np.int64]) -> None:
+        self.z, self.k, self.at = np.log(np.maximum(p, 1e-12)), p.shape[1], (np.arange(len(y)), y)
 
-    def of_label(log_t: float) -> Floats:
-        scaled = z / math.exp(log_t)
+    def tempered(self, log_t: float) -> Floats:
+        """Return q, `[N, K]`."""
+        scaled = self.z / math.exp(log_t)
         scaled -= scaled.max(axis=1, keepdims=True)
-        odds = np.exp(scaled)
-        q: Floats = odds[np.arange(len(y)), y] / odds.sum(axis=1)
-        return q
+        odds: Floats = np.exp(scaled)
+        odds /= odds.sum(axis=1, keepdims=True)
+        return odds
 
-    def profile(noise: float) -> tuple[float, float]:
+    def mixed(self, q: Floats, noise: float) -> Floats:
+        """Return the probability of each label with noise, by that without, `[N]`."""
+        return np.maximum((1 - noise) * q + noise * (1 - q) / (self.k - 1), 1e-300)
+
+    def unlearned(self, q: Floats, learned: float) -> Floats:
+        """Return r of each label, `[N]`: what is left of q without the noise that was learned."""
+        r = np.maximum(q - learned / (self.k - 1), 0)
+        return np.asarray(r[self.at] / np.maximum(r.sum(axis=1), 1e-300))
+
+    def profile(self, noise: float) -> tuple[float, float]:
         """Return the smallest negative log likelihood with this ε, and its log T."""
+        from scipy.optimize import minimize_scalar
 
         def cost(log_t: float) -> float:
-            q = of_label(log_t)
-            likelihood = np.log(np.maximum((1 - noise) * q + noise * (1 - q) / (k - 1), 1e-300)).sum()
-            return log_t**2 / (2 * _SPREAD**2) - float(likelihood)
+            return log_t**2 / (2 * _SPREAD**2) - float(np.log(self.mixed(self.tempered(log_t)[self.at], noise)).sum())
 
         found = minimize_scalar(cost, bounds=(-3.0, 3.0), method="bounded", options={"xatol": 1e-4})
         return float(found.fun), float(found.x)
 
-    best = minimize_scalar(lambda noise: profile(noise)[0], bounds=(0.0, _LARGEST), method="bounded")
-    none = profile(0.0)[0]
-    value, least = (float(best.x), float(best.fun)) if best.fun < none else (0.0, none)
+    def most_learned(self, noise: float, q: Floats) -> float:
+        """Return the largest δ that the likelihood does not reject."""
+
+        def cost(learned: float) -> float:
+            return -float(np.log(self.mixed(self.mixed(self.unlearned(q, learned), learned), noise)).sum())
+
+        best, least = _minimum(cost)
+        return _crossing(lambda learned: 2 * (cost(learned) - least) - _INTERVAL, best, _LARGEST)
+
+    def wrong(self, noise: float, log_t: float, learned: float = 0.0) -> Tensor:
+        """Return the probability that each label is wrong, `[N]`."""
+        r = self.unlearned(self.tempered(log_t), learned)
+        right = (1 - self.together(noise, learned)) * r / self.mixed(self.mixed(r, learned), noise)
+        return torch.from_numpy(1 - right)
+
+    def together(self, noise: float, learned: float) -> float:
+        """Return η of ε and δ."""
+        c = self.k / (self.k - 1)
+        return (1 - (1 - noise * c) * (1 - learned * c)) / c
+
+
+def _minimum(cost: Callable[[float], float]) -> tuple[float, float]:
+    """Return where a function on [0, the largest noise] is smallest, and its value there."""
+    from scipy.optimize import minimize_scalar
+
+    found, none = minimize_scalar(cost, bounds=(0.0, _LARGEST), method="bounded"), cost(0.0)
+    return (float(found.x), float(found.fun)) if found.fun < none else (0.0, none)
+
+
+def _crossing(beyond: Callable[[float], float], inside: float, end: float) -> float:
+    """Return where a function, negative inside, becomes positive on the way to an end, or the end."""
+    from scipy.optimize import brentq
+
+    return float(brentq(beyond, *sorted((inside, end)), xtol=1e-5)) if inside != end and beyond(end) > 0 else end
+
+
+def _fitted(model: _Mixture) -> tuple[Estimate, bool, list[Tensor]]:
+    """Return the noise, whether ε = 0 is rejected, and which labels are wrong with this, the least and most noise."""
+    value, least = _minimum(lambda noise: model.profile(noise)[0])
 
     def beyond(noise: float) -> float:
-        return 2 * (profile(noise)[0] - least) - _INTERVAL
+        return 2 * (model.profile(noise)[0] - least) - _INTERVAL
 
-    low = brentq(beyond, 0.0, value, xtol=1e-5) if value > 0 and beyond(0.0) > 0 else 0.0
-    high = brentq(beyond, value, _LARGEST, xtol=1e-5) if beyond(_LARGEST) > 0 else _LARGEST
-    return Estimate(value, float(low), float(high)), 2 * (none - least) > _REJECTS, of_label(profile(value)[1])
+    low, high = _crossing(beyond, value, 0.0), _crossing(beyond, value, _LARGEST)
+    log_t = {noise: model.profile(noise)[1] for noise in (value, low, high)}
+    learned = model.most_learned(high, model.tempered(log_t[high]))
+    wrong = [model.wrong(value, log_t[value]), model.wrong(low, log_t[low]), model.wrong(high, log_t[high], learned)]
+    estimate = Estimate(value, low, model.together(high, learned))
+    return estimate, 2 * (model.profile(0.0)[0] - least) > _REJECTS, wrong
 
 
 def _checked(probs: object, labels: object) -> tuple[Tensor, Tensor]:
