@@ -8,14 +8,16 @@ recall the share of suspicious ones among the changed.
     python -m benchmarks.audit [--only titanic spam] [--noise 0.1] [--rows 2000] [--seed 0]
     python -m benchmarks.audit --rules [--only titanic spam] [--rows 500]
     python -m benchmarks.audit --simulated [--seeds 20]
+    python -m benchmarks.audit --trained [--seeds 2]
     python -m benchmarks.audit --people [--calibrated] [--half dev]
 
 The second compares the rules alone, in a minute: `probes.label_issues` and cleanlab on the same out-of-fold
 probabilities, those of logistic regression, and cleanlab on those of gradient boosting, at three shares of changed
 labels. `--simulated` gives both the true probabilities, and labels drawn from them, unchanged or changed, on several
-settings and seeds.
+settings and seeds. `--trained` trains the default network on tables whose classes overlap much, a share of the labels
+changed, and gives both rules the probabilities of its audit.
 
-The third is of wrong labels that people gave: in SNLI and MNLI the writer of a sentence says what it is, four others
+`--people` is of wrong labels that people gave: in SNLI and MNLI the writer of a sentence says what it is, four others
 judge it, and the majority of five counts. The writer's label, the last letter of a pair's name, is wrong where it is
 another. The probabilities are those of published models that were trained on other pairs
 (VICINAL_DATA/logits/nli_baan2022, Baan et al. 2022). Beside the rules stand as many of our ranking as
@@ -66,6 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=20, help="draws of each setting of --simulated")
     parser.add_argument("--rules", action="store_true", help="compare the rules alone")
     parser.add_argument("--simulated", action="store_true", help="compare the rules on true probabilities")
+    parser.add_argument("--trained", action="store_true", help="compare the rules on trained models")
     parser.add_argument("--people", action="store_true", help="labels that people gave")
     parser.add_argument("--half", choices=("dev", "test"), default="test", help="which half of these")
     parser.add_argument("--calibrated", action="store_true", help="… by probabilities after a temperature")
@@ -75,6 +78,9 @@ def main(argv: list[str] | None = None) -> None:
         return
     if args.simulated:
         compare_simulated(range(args.seed, args.seed + args.seeds))
+        return
+    if args.trained:
+        compare_trained(range(args.seed, args.seed + args.seeds))
         return
     if args.rules:
         compare_rules(args.only, args.rows, args.seed)
@@ -192,7 +198,7 @@ def compare_simulated(seeds: range) -> None:
     A claim of ours is a significant one. Precision and recall are of the candidates for review, in all draws.
     """
     head = "claimed: vicinal, cleanlab | vicinal: precision, recall | cleanlab: precision, recall"
-    more = "recall less cleanlab's (95 % CI) | false alarms: expected, true"
+    more = "recall less cleanlab's (95 % CI) | false alarms: expected, true, draws within the interval"
     print(f"| rows; classes; scale of logits | changed | {head} | {more} |\n|---|---|---|---|---|---|---|")
     for n, k, scale in SETTINGS:
         for share in (0.0, 0.05, 0.1, 0.2):
@@ -203,7 +209,9 @@ def compare_simulated(seeds: range) -> None:
                 found = issues.candidates.numpy(), by_cleanlab(probs, labels)
                 rates = [rate for one in found for rate in scored(one, changed)]
                 claims = float(issues.suspicious.double().mean()), found[1].mean()
-                draws.append([*claims, *rates, issues.false_alarms.value, (found[0] & ~changed).sum()])
+                expected, false = issues.false_alarms, (found[0] & ~changed).sum()
+                inside = expected.low - 2 * false**0.5 <= false <= expected.high + 2 * false**0.5
+                draws.append([*claims, *rates, expected.value, false, inside])
             table = np.array(draws, float)
             mean, less = table.mean(axis=0), table[:, 3] - table[:, 5]
             half = 1.96 * less.std(ddof=1) / np.sqrt(len(less))
@@ -211,9 +219,59 @@ def compare_simulated(seeds: range) -> None:
                 f"{n}; {k}; {scale:g} | {100 * share:g} % | {mean[0]:.4f}, {mean[1]:.4f}",
                 f"{mean[2]:.3f}, {mean[3]:.3f} | {mean[4]:.3f}, {mean[5]:.3f}" if share else "– | –",
                 f"{less.mean():+.3f} ± {half:.3f}" if share else "–",
-                f"{mean[6]:.0f}, {mean[7]:.0f}",
+                f"{mean[6]:.0f}, {mean[7]:.0f}, {table[:, 8].sum():.0f} of {len(table)}",
             ]
             print(f"| {' | '.join(cells)} |", flush=True)
+
+
+#: Rows, classes and scale of logits of tables that networks are trained on.
+TRAINED = ((2000, 2, 1.2), (2000, 4, 2.5))
+
+
+def overlapping(n: int, k: int, scale: float, share: float, seed: int) -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
+    """Return a table whose classes overlap, labels drawn from their probabilities, a share changed, and which are."""
+    rng = np.random.default_rng([seed, n, k, int(10 * scale), int(100 * share)])
+    x = rng.normal(size=(n, 6))
+    linear, bent = scale * rng.normal(size=(6, k)) / np.sqrt(6), scale * rng.normal(size=(6, k)) / np.sqrt(6)
+    logits = x @ linear + 0.5 * np.abs(x) @ bent
+    logits -= logits.mean(axis=0)
+    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    truth = np.minimum((probs.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1), k - 1)
+    changed = rng.random(n) < share
+    labels = np.where(changed, (truth + rng.integers(1, k, n)) % k, truth)
+    return pd.DataFrame(x.round(4), columns=list("abcdef")).assign(target=[f"c{y}" for y in labels]), changed
+
+
+def compare_trained(seeds: range) -> None:
+    """Print what both rules claim and find by the probabilities of our audit, table by table."""
+    head = "claimed: vicinal, cleanlab | vicinal: precision, recall | cleanlab: precision, recall"
+    more = "noise (95 % CI), true | false alarms: expected (95 % CI), true"
+    print(f"| rows; classes; seed | changed | {head} | {more} |\n|---|---|---|---|---|---|---|")
+    for seed in seeds:
+        for n, k, scale in TRAINED:
+            for share in (0.0, 0.05, 0.1, 0.2):
+                frame, moved = overlapping(n, k, scale, share, seed)
+                with tempfile.TemporaryDirectory() as folder:
+                    path = Path(folder) / "table.csv"
+                    frame.to_csv(path, index=False)
+                    how = {"training": {"trackers": []}, "seed": seed}
+                    result = run(
+                        Experiment(str(path), data={"target": "target"}, **how), Path(folder) / "run", progress=False
+                    )
+                    assert result is not None
+                    audit, task = audited(result, progress=False), result.run.task()
+                    changed = moved[np.concatenate([part.positions for part in (task.train, task.val, task.test)])]
+                issues, theirs = audit.issues, by_cleanlab(audit.probs, audit.labels)
+                found, false = issues.candidates.numpy(), issues.false_alarms
+                pairs = [", ".join(f"{rate:.3f}" for rate in scored(one, changed)) for one in (found, theirs)]
+                noise, claimed = issues.noise, float(issues.suspicious.double().mean())
+                cells = [
+                    f"{n}; {k}; {seed} | {100 * share:g} % | {claimed:.3f}, {theirs.mean():.3f}",
+                    " | ".join(pairs) if share else "– | –",
+                    f"{noise.value:.3f} ({noise.low:.3f}–{noise.high:.3f}), {changed.mean():.3f}",
+                    f"{false.value:.0f} ({false.low:.0f}–{false.high:.0f}), {(found & ~changed).sum()}",
+                ]
+                print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def compare_on_people(folder: Path, half: str, calibrated: bool) -> None:

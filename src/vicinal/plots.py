@@ -61,6 +61,8 @@ _BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY = "#0072B2", "#D55E00", "#009E73", "#C
 _COLOURS = (_BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY)
 _INK, _GREY, _PALE = "#222222", "#8A8A8A", "#9CC4E1"
 _DASHES = (0, (4, 3))
+#: Samples around a confidence from which on a smoothed accuracy is drawn, however rare such confidences are.
+_AROUND = 5
 #: Of the box around a note.
 _PAPER: dict[str, object] = {
     "facecolor": "white",
@@ -174,7 +176,8 @@ def smooth_diagram(
     sigma = max(estimate.value, 1 / len(table.bin_count))
     curve = smooth_curve(table, sigma)
     t, accuracy, density = (values[:: max(1, len(curve[0]) // 200)] for values in curve)  # smooth: more says no more
-    shown = density > 0.01 * density.max()
+    # The kernel averages over about so many samples.
+    shown = (density > 0.01 * density.max()) | (table.n * density * 2 * sigma * math.sqrt(math.pi) >= _AROUND)
     if level > 0:
         low, high = smooth_band(accuracy, density, table.n, sigma, level)
         name = f"{100 * level:g} % interval"

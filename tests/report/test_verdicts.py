@@ -16,6 +16,7 @@ from vicinal.metrics import Estimate, ReliabilityTable, Tally, evaluate, evaluat
 from vicinal.metrics.selective import risk_coverage
 from vicinal.report import verdicts
 from vicinal.report.formatting import number, percent, span, with_interval
+from vicinal.runs import Importance
 
 
 def table(*groups: tuple[float, int, int], n_bins: int = 15) -> ReliabilityTable:
@@ -193,6 +194,71 @@ def test_too_few_samples_say_so():
         assert found.tone == "unknown"
         assert "Too few samples" in found.sentence
         assert "more labelled samples" in found.next_step
+
+
+def leaky(second: float = 0.02):
+    """Return the importance of columns of which the first, or the first two, hold the information."""
+    estimates = [Estimate(0.5, 0.4, 0.6), Estimate(second, second - 0.01, second + 0.01)]
+    return [Importance(name, each) for name, each in zip(("refund", "age"), estimates, strict=True)]
+
+
+def test_a_column_that_holds_all_information_is_no_reason_to_use_the_model():
+    evaluation = drawn(800, 2)
+    found = verdicts.judge(evaluation, importance=leaky())
+    assert (found.tone, found.calibration.status, found.leakage.status) == ("leak", "fits", "leak")
+    assert found.sentence == (
+        "Nearly all information is in the column 'refund': it leaks the target unless it is known before the answer."
+    )
+    assert "Use it" not in found.next_step
+    assert "`--drop COLUMN`" in found.next_step
+    assert found.section == "importance"
+    two = verdicts.judge(evaluation, importance=leaky(0.3))
+    assert (two.tone, two.leakage.status) == ("fits", "fits")
+    assert verdicts.judge(evaluation).leakage.status == "unknown"
+
+
+def test_logistic_regression_is_always_answered():
+    def baselines(logistic: float, boosting: float):
+        def one(nll: float, difference: float) -> dict[str, Estimate]:
+            ends = Estimate(difference, difference - 0.01, difference + 0.01)
+            return {"nll": Estimate(nll, nll, nll), "nll_difference": ends}
+
+        return {"logistic regression": one(0.5, logistic), "gradient boosting": one(0.4, boosting)}
+
+    def judged(logistic: float, boosting: float):
+        return verdicts.judge(drawn(800, 2), baselines=baselines(logistic, boosting))
+
+    as_good = judged(0.005, 0.002)
+    assert as_good.baselines.detail.startswith("No significant difference to logistic regression: NLL 0.500 (diff")
+    assert as_good.next_step.endswith("Logistic regression, which is simpler, is not significantly worse.")
+    better = judged(-0.05, 0.002)
+    assert better.baselines.detail.startswith("Better than logistic regression: NLL 0.500")
+    assert "simpler" not in better.next_step
+    assert judged(-0.05, -0.04).baselines.detail == ""  # better than all of them, which says it
+    worse = judged(0.05, 0.06)
+    assert (worse.baselines.status, worse.section) == ("worse", "baselines")
+    assert worse.baselines.detail.startswith("Worse than logistic regression")
+
+
+@given(right=st.integers(0, 200), confidence=st.floats(0.5, 0.9995))
+def test_what_is_said_of_a_bin_does_not_contradict_itself(right, confidence):
+    found = said(verdicts.judge(of_table((confidence, right, 200), (0.3, 30, 100))).calibration.detail)
+    if not found:
+        return
+    says, often = found.removeprefix("When it says ").split(" %, it is right ")
+    low, high = (float(end) for end in often.removeprefix("only ").removeprefix("in fact ").split(" %")[0].split("–"))
+    says = float(says.removeprefix("over "))
+    assert says > high if "only" in found else says < low
+
+
+def test_the_interval_of_the_gap_is_that_of_the_test():
+    """Well calibrated, and an interval without 0, would contradict each other."""
+    for seed in range(60):
+        found = verdicts.judge(drawn(1000, seed=seed)).calibration
+        if found.status == "fits" and "CI" in found.sentence:
+            low, high = said(found.sentence).split("98 % CI ")[1].split(" points")[0].replace("−", "-").split(" to ")
+            gap = abs(float(low) + float(high)) / 2
+            assert float(low) <= 0 <= float(high) or gap < 1.05  # less than a point is nothing
 
 
 def test_a_significant_but_tiny_gap_is_none():

@@ -554,7 +554,7 @@ def test_the_most_confident_mistakes_come_first() -> None:
     task = library.data.load("digits")
     split, n = task.test, len(task.test)
     probs = torch.rand((n, 10), generator=torch.Generator().manual_seed(0)).softmax(dim=1)
-    found = confident_mistakes(split, probs, task.classes, n=7)
+    found = confident_mistakes(split, probs, task.classes, n=7, of_each=0)
     confidence, predicted = probs.max(dim=1)
     wrong = [i for i in range(n) if predicted[i] != split.labels[i]]
     worst = sorted(wrong, key=lambda i: -confidence[i].item())[:7]
@@ -562,6 +562,13 @@ def test_the_most_confident_mistakes_come_first() -> None:
     assert [entry["confidence"] for entry in found] == [confidence[i].item() for i in worst]
     assert found[0]["picture"].startswith("data:image/png;base64,")
     json.dumps(found, allow_nan=False)
+    some = confident_mistakes(split, probs, task.classes, n=7, of_each=2)
+    assert [entry["confidence"] for entry in some] == sorted((e["confidence"] for e in some), reverse=True)
+    assert {e["index"] for e in found} < {e["index"] for e in some}
+    for what in ("label", "prediction"):
+        counts = [sum(entry[what] == name for entry in some) for name in task.classes]
+        assert min(counts) >= 2
+    assert len(confident_mistakes(split, probs, task.classes, of_each=20)) == 60
 
 
 def test_what_is_shown_of_a_sample(tmp_path: Path) -> None:

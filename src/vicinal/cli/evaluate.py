@@ -27,14 +27,14 @@ from vicinal.cli.options import (
     use_device,
 )
 from vicinal.cli.outputs import check_report
-from vicinal.cli.train import show_binary, show_labels_scored, show_result, show_scored, show_slices
+from vicinal.cli.train import importance_of, show_binary, show_labels_scored, show_result, show_scored, show_slices
 
 if TYPE_CHECKING:
     from vicinal.calibrators import LossParts
     from vicinal.metrics import BinaryEvaluation, Evaluation, SetEvaluation, Slice
     from vicinal.predictions import PredictionsFile
     from vicinal.probes import AttackErrors, BetweenCurves
-    from vicinal.runs import Importance, RunResult
+    from vicinal.runs import RunResult
     from vicinal.runs.probes import OODResult
 
 
@@ -407,10 +407,12 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         facts["between"] = answers.between.to_dict()
     if answers.slices is not None:
         facts["slices"] = [one.to_dict() for one in answers.slices]
-    facts |= {"verdict": judge_run(result, answers.slices).to_dict(), **_sets_facts(asked.sets, answers.sets)}
+    importance = importance_of(console, result, report)
+    verdict = judge_run(result, answers.slices, importance)
+    facts |= {"verdict": verdict.to_dict(), **_sets_facts(asked.sets, answers.sets)}
     facts |= _parts_facts(answers.parts)
     console.event("result", {**result.to_dict(), **facts})
-    show_result(console, result, answers.slices)
+    show_result(console, result, answers.slices, importance)
     show_parts(console, answers.parts, "test set, before calibration")
     _show_answers(console, asked, answers)
     _show_sets(console, asked.sets, answers.sets, result.facts["data"]["classes"])
@@ -423,7 +425,7 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
             mc_dropout=answers.mc_dropout,
             between=answers.between,
             slices=answers.slices,
-            importance=_importance(console, result),
+            importance=importance,
             sets=None if asked.sets is None else (asked.sets, answers.sets),
             command=command_line(),
             parts=answers.parts,
@@ -431,18 +433,6 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
         with console.stage("writing the report"):
             write_run(result, report, extras)
         console.say(f"report: {report}")
-
-
-def _importance(console: Console, result: RunResult) -> list[Importance]:
-    """Return the importance of columns; none, and a note, where the data are gone or have changed."""
-    from vicinal.runs import permutation_importance
-
-    try:
-        with console.stage("importance of columns"):
-            return permutation_importance(result)
-    except (OSError, ValueError) as error:
-        console.note(f"the report goes without the importance of columns: {error}")
-        return []
 
 
 def _answers(console: Console, result: RunResult, asked: _Probes) -> _Answers:

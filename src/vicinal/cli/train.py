@@ -28,7 +28,7 @@ from vicinal.cli.outputs import check_report
 
 if TYPE_CHECKING:
     from vicinal.metrics import BinaryEvaluation, Slice
-    from vicinal.runs import RunResult, Scores
+    from vicinal.runs import Importance, RunResult, Scores
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ def train(
     if result is None:  # another process than the first
         return
     facts, slices = {"out": str(folder), **result.to_dict()}, None
+    importance = importance_of(console, result, report)
     if result.is_multilabel:
         console.event("result", facts)
     else:
@@ -103,23 +104,43 @@ def train(
         from vicinal.report.verdicts import judge_run
 
         slices = result.run.slices(shown.slice or (), n_bins=shown.bins)
-        more = {"verdict": judge_run(result, slices).to_dict(), "slices": [one.to_dict() for one in slices]}
+        verdict = judge_run(result, slices, importance)
+        more = {"verdict": verdict.to_dict(), "slices": [one.to_dict() for one in slices]}
         console.event("result", {**facts, "baselines": plain_baselines(result), **more})
-    show_result(console, result, slices if shown.slice else None)
+    show_result(console, result, slices if shown.slice else None, importance)
     console.say(f"model: {folder} ({shlex.join(['vicinal', 'predict', str(folder)])} DATA --out FILE)")
     if report is not None:
         from vicinal.report import ReportExtras, write_run
-        from vicinal.runs import permutation_importance
 
-        with console.stage("importance of columns"):
-            importance = permutation_importance(result)
         with console.stage("writing the report"):
             extras = ReportExtras(importance=importance, slices=slices, command=command_line())
             write_run(result, report, extras)
         console.say(f"report: {report}")
 
 
-def show_result(console: Console, result: RunResult, named: Sequence[Slice] | None = None) -> None:
+#: Samples times columns up to which the importance of columns takes a moment.
+_FEW_CELLS = 20_000
+
+
+def importance_of(console: Console, result: RunResult, report: Path | None) -> list[Importance]:
+    """Return the importance of columns where a report shows it, or it takes a moment; none if the data have changed."""
+    from vicinal.runs import permutation_importance
+
+    try:
+        with console.stage("importance of columns"):
+            return permutation_importance(result, most_cells=_FEW_CELLS if report is None else None)
+    except (OSError, ValueError) as error:
+        if report is not None:
+            console.note(f"the report goes without the importance of columns: {error}")
+        return []
+
+
+def show_result(
+    console: Console,
+    result: RunResult,
+    named: Sequence[Slice] | None = None,
+    importance: Sequence[Importance] = (),
+) -> None:
     """Show the metrics of a run, beside those of classes baselines and slices: `named` ones, or the worst."""
     if result.is_multilabel:
         _show_heads(console, result)
@@ -129,7 +150,7 @@ def show_result(console: Console, result: RunResult, named: Sequence[Slice] | No
         _show_classes(console, result)
         show_baselines(console, result)
         show_slices(console, result.run.slices() if named is None else named, named is not None)
-        console.say(f"\n{judge_run(result, named)}")
+        console.say(f"\n{judge_run(result, named, importance)}")
 
 
 #: Slices that are shown where no column was named.

@@ -28,6 +28,8 @@ from vicinal.models.two_views import TwoViewMLP
 #: Options of a network by name: which there are depends on the network.
 NetworkOptions: TypeAlias = "dict[str, Any]"
 
+#: Options that tell a network about its inputs: the data decide them, not a person.
+ABOUT_INPUTS = ("plain", "numbers", "categories", "exclusive")
 #: Networks for rows of a table. The first is the default; the second that of multi-label tasks, and of more than so
 #: many classes, for which trees would be too few or take too long.
 _TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | MLPAndTrees | TwoViewMLP]] = {
@@ -186,8 +188,7 @@ class Family(ABC):
         if not self.knows(name):
             raise ValueError(f"there is no network {name!r} for {inputs.kind} data{nearest_names(name, self.names())}")
         defaults = _defaults(self.builder(name))
-        about = ("plain", "numbers", "categories", "exclusive")
-        defaults |= {option: getattr(inputs, option) for option in about if option in defaults}
+        defaults |= {option: getattr(inputs, option) for option in ABOUT_INPUTS if option in defaults}
         defaults |= self.settled(name, inputs)
         complete = _complete(name, defaults, options)
         return ModelSpec(

@@ -34,8 +34,8 @@ second model, if it expects more wrong ones among them by two standard deviation
     1 - \frac{\eta K}{K - 1} = \Big( 1 - \frac{\varepsilon K}{K - 1} \Big) \Big( 1 - \frac{\delta K}{K - 1} \Big)
 
 The sum of 1 − w over the candidates is the expected number of false alarms, with δ = 0. The ends of the interval of the
-noise η give its. That labels are wrong is claimed only where ε = 0 is rejected (one-sided, 1 %); then the candidates are
-suspicious. Where classes overlap much, a few hundred labels cannot reject it, and the candidates are for review alone.
+noise η give its. That labels are wrong is claimed only where ε = 0 is rejected (one-sided, 1 %); then the candidates
+are suspicious. Where classes overlap much, a few hundred labels cannot reject it, and candidates are for review alone.
 
 References
 ----------

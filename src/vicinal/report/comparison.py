@@ -52,8 +52,8 @@ def write_comparison(
         shown.append({**alone, "id": f"label-{number}", "name": f"The label {label!r} alone, calibrated"})
     cells = len(result.methods) * len(result.seeds)
     context: dict[str, object] = {
-        "title": "Comparison" if some is None else f"{some.facts['data']['name']}: comparison",
-        "heading": "Comparison" if some is None else some.facts["data"]["name"],
+        "title": "Comparison" if some is None else f"{from_here(some.facts['data']['name'])}: comparison",
+        "heading": "Comparison" if some is None else from_here(some.facts["data"]["name"]),
         "sizes": f"{count(len(result.methods), 'method')}, {count(len(result.seeds), 'seed')}"
         + ("" if some is None else f", {count(some.test.calibrated.n, 'test sample')}")
         + (f", means over {count(len(result.labels), 'label')}" if result.labels else ""),
@@ -77,6 +77,14 @@ def write_comparison(
         "networks": sorted({model_name(each) for each in result.results.values()}),
     }
     return write_page("comparison.html.j2", context, path)
+
+
+def _model(result: GridResult, method: str) -> str:
+    """Return what answers under the name of a method: the model and, where the name does not tell it, its training."""
+    each = next(each for (name, _), each in result.results.items() if name == method)
+    model, trained = model_name(each), each.experiment.method
+    is_told = trained in method or each.fit["seconds"] is None
+    return model if is_told else f"{model}, trained by {trained}"
 
 
 def _loss_parts(parts: Sequence[MethodParts]) -> dict[str, object] | None:
@@ -115,7 +123,8 @@ def _part(sheet: Sheet, result: GridResult, on: str, after: bool) -> dict[str, o
         "rows": [
             {
                 "method": row["method"],
-                "seeds": f"{row['n_seeds']} of {len(result.seeds)}",
+                "model": _model(result, row["method"]),
+                "seeds": result.counted_seeds(row["method"]),
                 "cells": [sections.metric_text(figure, Estimate.from_dict(row[figure.name])) for figure in shown],
                 "calibrator": row["calibrator"],
                 "seconds": "–" if (s := result.seconds(row["method"])) is None else f"{s:,.0f}\u00a0s",

@@ -16,6 +16,7 @@ from vicinal.calibrators import LossParts
 from vicinal.metrics import ClasswiseTable, Evaluation, Samples, SetEvaluation, Slice
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage, risk_coverage
+from vicinal.models.specification import ABOUT_INPUTS
 from vicinal.probes import AttackErrors, BetweenCurves
 from vicinal.report import sections, verdicts
 from vicinal.report.formatting import count, from_here, percent
@@ -23,6 +24,7 @@ from vicinal.report.labels import labels_contents, labels_page
 from vicinal.report.page import contents, write_page
 from vicinal.report.plots import Sheet
 from vicinal.runs import Importance, RunResult, Scores, prediction_sets
+from vicinal.runs.mistakes import OF_EACH, SHOWN
 
 #: |log T| up to which a temperature changes too little to speak of: a confidence of 90 % becomes 89.5 or 90.4 %.
 _HARDLY = 0.05
@@ -33,7 +35,7 @@ _AUM = (
     "or below the threshold it was learned no better than a wrong label is."
 )
 
-#: An option of a network that takes more room is not shown: the places of columns, which the data decide.
+#: An option of a network that takes more room is not shown.
 _LONG = 60
 
 
@@ -130,7 +132,7 @@ def _measured(sheet: Sheet, result: RunResult, extras: ReportExtras) -> dict[str
     ]
     context: dict[str, object] = {
         "heading": f"{data['name']}, {count(len(classes), 'class', 'classes')}",
-        "verdict": verdicts.judge_run(result, extras.slices),
+        "verdict": verdicts.judge_run(result, extras.slices, extras.importance),
         "main": main,
         "further": further,
         "calibrator": result.calibrators.text(),
@@ -155,9 +157,7 @@ def _measured(sheet: Sheet, result: RunResult, extras: ReportExtras) -> dict[str
     }
     if main is not None and key is not None:
         context |= _about(sheet, result, key, classes, extras.slices)
-        after = result.sets[key].after
-        gained = 0.0 if after.base_rate is None else after.base_rate.nll - after.nll.value
-        context["importance"] = sections.importance_section(extras.importance, gained)
+        context["importance"] = sections.importance_section(extras.importance)
     return context
 
 
@@ -263,10 +263,15 @@ def _about(
         ),
     }
     about["confusion"] = sections.confusion_section(classes, samples.labels, samples.predictions)
+    measured: Sequence[Slice] = ()
     if key == "test":
-        about["slices"] = sections.slices_section(result.run.slices() if slices is None else slices)
+        measured = result.run.slices() if slices is None else slices
+        about["slices"] = sections.slices_section(measured)
     if key == "test" and result.run.files.mistakes.exists():
-        about["shared"] = sections.error_slices_section(result.run.error_slices())
+        # A slice of a column has its metrics above; words of texts have not.
+        known = {one.name for one in measured}
+        shared = [entry for entry in result.run.error_slices() if entry["property"] not in known]
+        about["shared"] = sections.error_slices_section(shared)
         shown = sections.sample_rows(result.run.mistakes())
         wrong = count(int((~correct).sum()), "mistake")
         of = f"{wrong} on {_of(key, scored)}"
@@ -274,7 +279,8 @@ def _about(
         about["mistakes_head"] = (
             f"{of}, the most confident first."
             if len(shown) == int((~correct).sum())
-            else f"The {len(shown)} most confident of {of}."
+            else f"{of}. The {min(len(shown), SHOWN)} most confident are shown, and the {OF_EACH} most confident of "
+            "each label and of each prediction."
         )
     return about
 
@@ -326,7 +332,8 @@ def facts_of(result: RunResult) -> list[tuple[str, str, bool]]:
     config = fit["config"]
     parts = {"train": "to train", "val": "to validate", "test": "to test"}
     sizes = ", ".join(f"{n:,} {parts.get(name, name)}" for name, n in data["sizes"].items())
-    of_network = {name: repr(value) for name, value in network.get("options", {}).items()}
+    chosen = {name: value for name, value in network.get("options", {}).items() if name not in ABOUT_INPUTS}
+    of_network = {name: repr(value) for name, value in chosen.items()}
     options = ", ".join(f"{name}={shown}" for name, shown in of_network.items() if len(shown) <= _LONG)
     speed = f"{config['optimizer']}, learning rate {config['lr']:g}, batches of {config['batch_size']}"
     weights = f", {result.facts['weights']:,} weights" if result.facts["weights"] else ""

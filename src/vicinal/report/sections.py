@@ -27,7 +27,7 @@ from vicinal.metrics.ood import OODReport
 from vicinal.metrics.registry import brief
 from vicinal.metrics.selective import RiskCoverage
 from vicinal.report import verdicts
-from vicinal.report.formatting import count, percent, threshold, with_interval
+from vicinal.report.formatting import count, number, percent, threshold, with_interval
 from vicinal.report.plots import Sheet
 
 if TYPE_CHECKING:
@@ -141,13 +141,30 @@ def baselines_section(
     shown = brief(evaluation.metrics)
     models = {f"{name}, calibrated": evaluation.metrics, **simpler}
     rows = [
-        {"name": name, "about": "", "cells": [metric_text(f, figures.get(f.name)) for f in shown]}
-        for name, figures in models.items()
+        {
+            "name": name,
+            "about": "",
+            "cells": [*(metric_text(f, metrics.get(f.name)) for f in shown), _less(metrics.get("nll_difference"))],
+        }
+        for name, metrics in models.items()
     ]
+    found = verdicts.versus_baselines(evaluation, simpler)
     return {
-        "sentence": verdicts.versus_baselines(evaluation, simpler).sentence,
-        "table": {"columns": [metric_name(f, evaluation.n_bins) for f in shown], "rows": rows},
+        "sentence": f"{found.sentence} {found.detail}".strip(),
+        "table": {"columns": [*(metric_name(f, evaluation.n_bins) for f in shown), "NLL difference"], "rows": rows},
     }
+
+
+def _less(difference: Estimate | None) -> tuple[str, str]:
+    """Return the NLL of the model less that of a baseline, and what it says of the model."""
+    if difference is None:
+        return "–", ""
+    found = "better" if difference.high < 0 else "worse" if difference.low > 0 else "not significant"
+    value, low, high = (
+        f"{end:+.4f}".replace("-", "−") if np.isfinite(end) else number(end)
+        for end in (difference.value, difference.low, difference.high)
+    )
+    return value, f"{low} to {high}: {found}"
 
 
 # Two classes
@@ -447,11 +464,8 @@ def _points(share: float) -> str:
 _SHOWN_COLUMNS = 30
 
 
-def importance_section(found: Sequence[Importance], useful: float) -> dict[str, object] | None:
-    """Return the importance of columns as bars, and whether one column holds nearly all information.
-
-    `useful` is how much lower the NLL of the model is than that of the shares of the classes.
-    """
+def importance_section(found: Sequence[Importance]) -> dict[str, object] | None:
+    """Return the importance of columns as bars, and the columns that were dropped."""
     known = [(one.column, one.nll) for one in found if one.nll is not None]
     if not known:
         return None
@@ -467,13 +481,9 @@ def importance_section(found: Sequence[Importance], useful: float) -> dict[str, 
         }
         for name, e in known
     ]
-    name, first = known[0]
-    second = known[1][1].value if len(known) > 1 else 0.0
-    alone = len(known) > 1 and first.low > 0.5 * useful and first.value > 5 * max(second, 0)
     return {
         "rows": rows[:_SHOWN_COLUMNS],
         "n": len(rows),
-        "leak": name if alone else None,
         "dropped": [one.column for one in found if one.nll is None],
     }
 

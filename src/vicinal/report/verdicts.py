@@ -1,8 +1,8 @@
 """One verdict on a model: is its confidence right, is it useful, is any class or slice off, and what to do next.
 
 `judge` decides. The terminal, `vicinal evaluate`, the reports and `--json` show what it returns. Overall calibration
-comes first, then usefulness, then single classes, then slices. A confidence is off where one of these shows it, by a
-point or more:
+comes first, then usefulness, then leakage, single classes and slices. A confidence is off where one of these shows it,
+by a point or more:
 
 - the mean gap between confidence and accuracy (two-sided, 2 %),
 - the slope b of P(right) = σ(b · logit confidence), which is 1 / T for two classes (likelihood ratio, 1 %),
@@ -30,7 +30,7 @@ from vicinal.metrics.selective import RiskCoverage, RiskThreshold
 from vicinal.report.formatting import count, number, percent, span, threshold, with_interval
 
 if TYPE_CHECKING:
-    from vicinal.runs import RunResult
+    from vicinal.runs import Importance, RunResult
 
 #: With fewer samples the interval of an accuracy is too wide to say anything: ±8 points at 90 %.
 ENOUGH = 50
@@ -42,6 +42,10 @@ _SMALL = 0.01
 _NOTHING = 1e-6
 #: A gap that too few samples cannot exclude: then they show neither a good nor a bad calibration.
 _LARGE = 0.1
+#: The baseline that is preferred where a model is no better.
+SIMPLE = "logistic regression"
+#: The share of what a model is better by that is lost without one column, and how far that column is ahead of the next.
+_MOST_OF_IT, _FAR_AHEAD = 0.5, 5
 #: Levels that together keep false alarms at 5 %: the normal quantile for the gap (2 %), χ² for the slope (1 %), and the
 #: level for all bins and for all classes.
 _Z_GAP, _CHI_SLOPE, _OF_BINS = 2.3263, 6.6349, 0.01
@@ -77,7 +81,7 @@ class Verdict:
     """What to think of a model, and what to do next. Made by `judge`."""
 
     tone: str
-    """`"fits"`, `"over"`, `"under"`, `"uneven"`, `"useless"` or `"unknown"`: the worst of the findings."""
+    """`"fits"`, `"over"`, `"under"`, `"uneven"`, `"leak"`, `"useless"` or `"unknown"`: the worst of the findings."""
     sentence: str
     """The finding that decides."""
     calibration: Finding
@@ -90,13 +94,17 @@ class Verdict:
     """`fits`, `off` (the confidence in a slice), `worse` (its accuracy or NLL) or `unknown`."""
     baselines: Finding
     """`better`, `worse`, `no difference` or `unknown`."""
+    leakage: Finding
+    """`leak` (nearly all information is in one column), `fits` or `unknown`."""
     next_step: str
     """What to do, with the command where there is one."""
+    section: str = ""
+    """The identifier of the report's section that helps with it."""
 
     @property
     def others(self) -> list[str]:
         """The findings that the headline leaves out."""
-        found = (self.calibration, self.usefulness, self.classes, self.slices, self.baselines)
+        found = (self.calibration, self.usefulness, self.leakage, self.classes, self.slices, self.baselines)
         said = [text for each in found for text in (each.sentence, each.detail)]
         return [text for text in said if text and text != self.sentence]
 
@@ -115,6 +123,7 @@ def judge(
     binary: BinaryEvaluation | None = None,
     baselines: Baselines | None = None,
     slices: Sequence[Slice] | None = None,
+    importance: Sequence[Importance] = (),
 ) -> Verdict:
     r"""Judge a model by its evaluation.
 
@@ -130,6 +139,8 @@ def judge(
         Metrics of baselines on the same samples, as `Run.baselines` returns them.
     slices
         Metrics of slices, the worst first; by default those of the evaluation.
+    importance
+        Of the columns, as `vicinal.runs.permutation_importance` returns it.
 
     >>> from vicinal.metrics import evaluate
     >>> probs = [[0.95, 0.05]] * 500 + [[0.05, 0.95]] * 500
@@ -143,17 +154,21 @@ def judge(
     by_class = _by_class(evaluation, names)
     by_slice = _by_slice(evaluation, evaluation.slices if slices is None else slices)
     against = versus_baselines(evaluation, baselines or {})
-    part = next((each for each in (by_class, by_slice) if each.status == "off"), None)
+    leakage = _leakage(evaluation, importance)
+    part = next((each for each in (leakage, by_class, by_slice) if each.status in ("leak", "off")), None)
     if useful.status in ("useless", "unknown") and useful.sentence and calibration.status != "unknown":
         tone, sentence = ("useless" if useful.status == "useless" else "unknown"), useful.sentence
     elif calibration.status == "fits" and part is not None:
-        tone, sentence = "uneven", part.sentence
+        tone, sentence = ("leak" if part is leakage else "uneven"), part.sentence
         # Beside a class or a slice that is off, "well calibrated" alone would contradict the headline.
         calibration = replace(calibration, sentence=calibration.sentence.replace(" (n", " overall (n", 1))
     else:
         tone, sentence = calibration.status, calibration.sentence
-    verdict = Verdict(tone, sentence, calibration, useful, by_class, by_slice, against, "")
-    return replace(verdict, next_step=_next_step(evaluation, verdict))
+    verdict = Verdict(tone, sentence, calibration, useful, by_class, by_slice, against, leakage, "")
+    step, section = _next_step(evaluation, verdict)
+    simple = against.status == "no difference" and _as_good(SIMPLE, baselines or {})
+    more = f" {SIMPLE.capitalize()}, which is simpler, is not significantly worse." if simple else ""
+    return replace(verdict, next_step=step + more, section=section)
 
 
 # Calibration
@@ -178,8 +193,9 @@ def _calibration(evaluation: Evaluation) -> Finding:
     if ece.low >= _SMALL or bins:
         mean = f"the mean gap over {table.n_bins} bins (ECE) is {' ('.join(with_interval(ece, share=True))})"
         return Finding("uneven", f"{_WAYS['uneven']}: {mean}.", bins)
-    within = f"95 % CI {_points(gap - 1.96 * error)} to {_points(gap + 1.96 * error)} points"
-    if abs(gap) + 1.96 * error > _LARGE:
+    # At the level of the test, so that an interval without 0 and "well calibrated" do not meet.
+    within = f"98 % CI {_points(gap - _Z_GAP * error)} to {_points(gap + _Z_GAP * error)} points"
+    if abs(gap) + _Z_GAP * error > _LARGE:
         return Finding("unknown", f"{_WAYS['unknown']}: {says} (n = {n:,}, gap {within}).")
     return Finding("fits", f"{_WAYS['fits']} (n = {n:,}): {says} (gap {within}).")
 
@@ -232,13 +248,21 @@ def _bins_off(evaluation: Evaluation) -> str:
         confidence = float(table.bins.confidence[b]) / n
         low, high = (float(end) for end in clopper_pearson(right, n, level))
         if abs(confidence - right / n) >= _SMALL and not low <= confidence <= high:
-            decimals = 1 if confidence > 0.97 or high - low < 0.03 else 0
-            # 99.96 % must not be printed as the certainty that it is not.
-            said = "over 99.9" if 0.9995 <= confidence < 1 else f"{100 * confidence:.{decimals}f}".removesuffix(".0")
-            often = "only " if confidence > right / n else "in fact "
-            sentence = f"When it says {said}\u00a0%, it is right {often}{span(low, high, decimals)} of the time."
-            off.append((abs(confidence - right / n), sentence))
+            off.append((abs(confidence - right / n), _said_of_bin(confidence, right / n, low, high)))
     return max(off)[1] if off else ""
+
+
+def _said_of_bin(confidence: float, accuracy: float, low: float, high: float) -> str:
+    """Say how often it is right in a bin, with the decimals at which the printed interval leaves the confidence out."""
+    decimals = 1 if confidence > 0.97 or high - low < 0.03 else 0
+    while decimals < 2 and math.floor(low * 10 ** (decimals + 2)) <= round(
+        confidence * 10 ** (decimals + 2)
+    ) <= math.ceil(high * 10 ** (decimals + 2)):
+        decimals += 1
+    # 99.96 % must not be printed as the certainty that it is not.
+    said = "over 99.9" if 0.9995 <= confidence < 1 else f"{100 * confidence:.{decimals}f}".removesuffix(".0")
+    often = "only " if confidence > accuracy else "in fact "
+    return f"When it says {said}\u00a0%, it is right {often}{span(low, high, decimals)} of the time."
 
 
 def _points(share: float) -> str:
@@ -354,7 +378,29 @@ def _named(one: Slice) -> str:
     return f"“{one.name}” (n = {one.n:,})"
 
 
+# Leakage
+
+
+def _leakage(evaluation: Evaluation, importance: Sequence[Importance]) -> Finding:
+    """Say whether one column holds nearly all information: without it the model would lose what it is better by."""
+    known = [(one.column, one.nll) for one in importance if one.nll is not None]
+    if len(known) < 2 or evaluation.base_rate is None or "nll" not in evaluation.metrics:
+        return Finding("unknown", "")
+    (name, first), (_, second) = known[:2]
+    useful = evaluation.base_rate.nll - evaluation.nll.value
+    if first.low > _MOST_OF_IT * useful and first.value > _FAR_AHEAD * max(second.value, 0):
+        leaks = "it leaks the target unless it is known before the answer"
+        return Finding("leak", f"Nearly all information is in the column {name!r}: {leaks}.")
+    return Finding("fits", "")
+
+
 # Baselines
+
+
+def _as_good(name: str, baselines: Baselines) -> bool:
+    """Whether the model is not significantly better than a baseline."""
+    less = baselines.get(name, {}).get("nll_difference")
+    return less is not None and less.high >= 0
 
 
 def versus_baselines(evaluation: Evaluation, baselines: Baselines) -> Finding:
@@ -369,61 +415,75 @@ def versus_baselines(evaluation: Evaluation, baselines: Baselines) -> Finding:
         return Finding("unknown", "")
     best = min(others, key=lambda name: others[name])
     less = {name: e for name in others if (e := baselines[name]["nll_difference"])}
-    status, head, theirs = (
-        "no difference",
-        "No significant difference to the best baseline",
-        baselines[best].get("accuracy"),
-    )
+    theirs = baselines[best].get("accuracy")
+    status, head = "no difference", "No significant difference to the best baseline"
     if accuracy is not None and theirs is not None and accuracy.value == theirs.value == 1:
         head += ", since both are right on every sample"
     elif all(each.high < 0 for each in less.values()):
         status, head = "better", "Better than the baselines"
     elif less[best].low > 0:
         status, head = "worse", "Worse than the best baseline"
-    signed = [f"{end:+.3f}".replace("-", "−") if math.isfinite(end) else number(end) for end in _ends(less[best])]
-    interval = f"difference {signed[0]}, 95 % CI {signed[1]} to {signed[2]}"
-    return Finding(status, f"{head}: NLL {nll.value:.3f}, {best} {others[best]:.3f} ({interval}).")
+    sentence = f"{head}: NLL {nll.value:.3f}, {best} {others[best]:.3f} ({_difference(less[best])})."
+    if SIMPLE not in less or best == SIMPLE or status == "better":
+        return Finding(status, sentence)
+    simple = less[SIMPLE]
+    head = "Better than" if simple.high < 0 else "Worse than" if simple.low > 0 else "No significant difference to"
+    return Finding(status, sentence, f"{head} {SIMPLE}: NLL {others[SIMPLE]:.3f} ({_difference(simple)}).")
 
 
-def _ends(estimate: Estimate) -> tuple[float, float, float]:
-    return estimate.value, estimate.low, estimate.high
+def _difference(estimate: Estimate) -> str:
+    value, low, high = (
+        f"{end:+.3f}".replace("-", "−") if math.isfinite(end) else number(end)
+        for end in (estimate.value, estimate.low, estimate.high)
+    )
+    return f"difference {value}, 95 % CI {low} to {high}"
 
 
-def _next_step(evaluation: Evaluation, found: Verdict) -> str:
+def _next_step(evaluation: Evaluation, found: Verdict) -> tuple[str, str]:
+    """Return what to do, and the section of the report that helps with it."""
     file, calibration, useful = evaluation.path, found.calibration, found.usefulness
     repair = "train again with `--calibrate auto`, or with more validation samples"
     if file is not None:
         repair = f"run `vicinal calibrate VALIDATION {file.name} --calibrator auto --out FILE` on held-out predictions"
     if calibration.status == "unknown" or (useful.status == "unknown" and useful.sentence):
-        return f"Measure it on more labelled samples than these {evaluation.n:,}."
+        return f"Measure it on more labelled samples than these {evaluation.n:,}.", ""
     if useful.status == "useless":
-        return "Do not use it. Check the labels, and look for inputs that carry information about them."
+        return "Do not use it. Check the labels, and look for inputs that carry information about them.", ""
+    if found.leakage.status == "leak":
+        return "Check that column. If it is not known in time, train again without it: `--drop COLUMN`.", "importance"
     if calibration.status in ("over", "under", "uneven") or useful.status == "miscalibrated":
         simple = repair.replace(" --calibrator auto", "") if calibration.status in ("over", "under") else repair
-        return f"Calibrate it: {simple}."
+        return f"Calibrate it: {simple}.", "reliability"
     if found.classes.status == "off":
-        return f"Calibrate its classes: {repair}."
+        return f"Calibrate its classes: {repair}.", "classes"
     if found.baselines.status == "worse":
-        return "Use the best baseline, or try another model: compare them with `vicinal compare --model`."
+        better = "Use the best baseline, or try another model: compare them with `vicinal compare --model`."
+        return better, "baselines"
     if found.slices.status == "off":
-        return "Use it, but not its confidence in that slice: pass these cases on, or train with more samples of them."
+        alone = "Use it, but not its confidence in that slice: pass these cases on, or train with more samples of them."
+        return alone, "slices"
     watch = " Watch the worst slice: pass its cases on, or train with more samples of them."
     care = watch if found.slices.status == "worse" else ""
     if useful.status == "useful" and "Accuracy does not show it" in useful.sentence:
-        return f"Choose a threshold on the probability of the rare class, by what each kind of mistake costs.{care}"
-    return f"Use it. Choose the confidence above which it may answer on its own.{care}"
+        choose = "Choose a threshold on the probability of the rare class, by what each kind of mistake costs."
+        return f"{choose}{care}", "binary"
+    return f"Use it. Choose the confidence above which it may answer on its own.{care}", "risk"
 
 
-def judge_run(result: RunResult, slices: Sequence[Slice] | None = None) -> Verdict:
+def judge_run(
+    result: RunResult, slices: Sequence[Slice] | None = None, importance: Sequence[Importance] = ()
+) -> Verdict:
     """Judge a run of classes by its test set, or by its validation set where it has no other.
 
-    `slices` are those of columns that were named; by default all that training measured.
+    `slices` are those of columns that were named; by default all that training measured. `importance` is that of the
+    columns, where it is known.
     """
     key = next((name for name in ("test", "val") if name in result.sets), None)
     if key is None:
         none = Finding("unknown", "")
         step = "Set samples aside for validation and for testing."
-        return Verdict("unknown", "No samples were held out, so nothing is known.", none, none, none, none, none, step)
+        said = "No samples were held out, so nothing is known."
+        return Verdict("unknown", said, none, none, none, none, none, none, step)
     scored = result.sets[key]
     of_test = key == "test"
     return judge(
@@ -432,6 +492,7 @@ def judge_run(result: RunResult, slices: Sequence[Slice] | None = None) -> Verdi
         binary=scored.binary(),
         baselines=result.run.baselines() if of_test else {},
         slices=slices if slices is not None or not of_test else result.run.slices(),
+        importance=importance if of_test else (),
     )
 
 

@@ -46,11 +46,11 @@ class Importance:
 
 
 @torch.no_grad()
-def permutation_importance(result: RunResult) -> list[Importance]:
+def permutation_importance(result: RunResult, *, most_cells: int | None = None) -> list[Importance]:
     """Return the importance of the columns of a table, the largest first, and of columns that were dropped last.
 
     It is empty of other data, of several targets, and without a test set. Of more than 5,000 test samples, the first
-    5,000 are taken.
+    5,000 are taken. It is empty too where these samples times the columns are more than `most_cells`.
 
     Returns
     -------
@@ -70,6 +70,8 @@ def permutation_importance(result: RunResult) -> list[Importance]:
         return []
     test = result.run.task().test
     n = min(len(test), _MOST)
+    if most_cells is not None and n * len(encoding.columns) > most_cells:
+        return []
     x = torch.from_numpy(test.features()[:n]).float()
     y = torch.tensor(test.labels)[:n]
 

@@ -11,16 +11,28 @@ from torch import Tensor
 from vicinal.data import Split
 from vicinal.data.registry import KINDS
 
+#: Mistakes that are shown; of each label and prediction at least, so that a filter by class finds some; and in all.
+SHOWN, OF_EACH, _MOST = 20, 5, 60
 
-def confident_mistakes(split: Split, probs: Tensor, classes: Sequence[str], *, n: int = 20) -> list[dict[str, object]]:
-    """Return at most n mistakes with the highest confidence, the most confident first, ready for JSON.
 
+def confident_mistakes(
+    split: Split, probs: Tensor, classes: Sequence[str], *, n: int = SHOWN, of_each: int = OF_EACH
+) -> list[dict[str, object]]:
+    """Return the n mistakes with the highest confidence, and at least `of_each` of each class, ready for JSON.
+
+    The most confident come first. A mistake is of its label and of its prediction. There are at most 60.
     `probs` are the probabilities `[N, K]` of the samples of the split.
     """
     confidence, predicted = probs.max(dim=1)
-    wrong = (predicted != torch.tensor(split.labels)).nonzero()[:, 0]
-    worst = wrong[confidence[wrong].argsort(descending=True, stable=True)[:n]].tolist()
     labels = split.labels or []
+    wrong = (predicted != torch.tensor(labels)).nonzero()[:, 0]
+    worst, seen = [], [[0] * len(classes) for _ in range(2)]
+    for k, i in enumerate(wrong[confidence[wrong].argsort(descending=True, stable=True)].tolist()):
+        of = labels[i], int(predicted[i])
+        if k < n or (len(worst) < _MOST and any(counts[c] < of_each for counts, c in zip(seen, of, strict=True))):
+            worst.append(i)
+            for counts, c in zip(seen, of, strict=True):
+                counts[c] += 1
     return [
         {
             "index": split.indices[i],

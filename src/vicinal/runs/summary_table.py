@@ -236,7 +236,7 @@ class GridResult:
         return sorted(known, key=lambda row: math.inf if row["nll"]["value"] is None else row["nll"]["value"])
 
     def verdict(self, *, after: bool = True) -> str:
-        """Say which method has the lowest NLL on the test set, and which of the others are significantly worse."""
+        """Say which method has the lowest NLL on the test set, which others are worse, and what to use."""
         best, *others = [row["method"] for row in self.ranked(after=after)] or [""]
         if not others:
             return ""
@@ -246,12 +246,27 @@ class GridResult:
         when = "after" if after else "before"
         said = f"Lowest NLL {when} calibration: {_code(best)}."
         said += f" Significantly better than {', '.join(worse)}." if worse else ""
-        return said + (f" No significant difference to {', '.join(rest)}." if rest else "")
+        if not rest:
+            return f"{said} Next step: Use it."
+        as_good = [name for name in (best, *others) if name == best or _code(name) not in worse]
+        times = {name: seconds for name in as_good if (seconds := self.seconds(name)) is not None}
+        step = "Use any of these"
+        if len(times) > 1:
+            fastest = min(times, key=times.__getitem__)
+            step = f"Use {_code(fastest)}, which trains fastest of these ({_time(times[fastest])})"
+        said += f" No significant difference to {', '.join(rest)}."
+        return f"{said} Next step: {step}, or decide by more test samples or seeds."
 
     def seconds(self, method: str) -> float | None:
         """Return the mean time of training a method; None where it is unknown, as of predictions."""
         times = [each.fit["seconds"] for (name, _), each in self.results.items() if name == method]
         return None if not times or None in times else float(np.mean(times))
+
+    def counted_seeds(self, method: str) -> str:
+        """Return how many seeds a method has, of how many: a finished run or a file has no others that are missing."""
+        n = sum(name == method for name, _ in self.results)
+        failed = any(name == method for name, _ in self.failures)
+        return f"{n} of {len(self.seeds)}" if failed or n == len(self.seeds) else str(n)
 
     def _tables(self, on: str, after: bool, metrics: Sequence[str], spread: str, times: bool = False) -> list[str]:
         """Return the metrics and differences on one set, each after a line that says what they are."""
@@ -351,7 +366,7 @@ class GridResult:
         lines = [
             [
                 _code(row["method"]),
-                f"{row['n_seeds']} of {len(self.seeds)}",
+                self.counted_seeds(row["method"]),
                 *(_estimate(row[metric.name], spread=spread) for metric in shown),
                 row["calibrator"],
                 *([_time(self.seconds(row["method"]))] if times else []),

@@ -14,7 +14,7 @@ for (const box of document.querySelectorAll(".cut")) {
     const ends = [0, 1].map(k => fp * cuts.fp_rate[i][k] + fn * cuts.fn_rate[i][k]);
     return [(fp * cuts.fp[i] + fn * (cuts.positives - cuts.tp[i])) / cuts.n, ...ends];
   };
-  const span = (value, [low, high], text) => text(value) + " (" + text(low) + " to " + text(high) + ")";
+  const span = (value, [low, high], text) => text(value) + " (" + text(low).replace("\u00a0%", "") + "–" + text(high) + ")";
   const show = () => {
     const i = Number(slider.value), tp = cuts.tp[i], fp = cuts.fp[i], base = cuts.positives / cuts.n, named = tp + fp;
     const [cost, low, high] = costs(i), plain = x => x.toPrecision(3), at = Math.round(10000 * cuts.at[i]) / 100 + "\u00a0%";
@@ -28,7 +28,9 @@ for (const box of document.querySelectorAll(".cut")) {
   const cheapest = () => {
     const all = cuts.at.map((_, i) => costs(i)[0]), i = all.indexOf(Math.min(...all));
     slider.value = i;
-    box.querySelector("output").textContent = "The lowest cost on these samples is at " + Math.round(10000 * cuts.at[i]) / 100 + "\u00a0%. On new samples it is a little higher.";
+    const [fp, fn] = prices.map(input => Math.max(Number(input.value) || 0, 0));
+    const ideal = fp + fn ? " If the probabilities are right, the best threshold for these costs is " + percent(fp / (fp + fn)) + "." : "";
+    put("output", "The lowest cost on these samples is at " + Math.round(10000 * cuts.at[i]) / 100 + "\u00a0%; on new samples it is a little higher." + ideal);
     show();
   };
   slider.max = cuts.at.length - 1;
@@ -74,6 +76,7 @@ for (const table of document.querySelectorAll("main table:not(.confusion):not(.c
 }
 for (const box of document.querySelectorAll(".filter")) {
   const input = box.querySelector("input, select"), rows = () => box.parentElement.querySelectorAll("[data-key]");
-  input.addEventListener("input", () => { for (const row of rows()) row.hidden = !row.dataset.key.toLowerCase().includes(input.value.toLowerCase()); });
+  const plain = text => input.tagName === "SELECT" ? text : text.toLowerCase();
+  input.addEventListener("input", () => { for (const row of rows()) row.hidden = !plain(row.dataset.key).includes(plain(input.value)); });
   box.hidden = false;
 }
