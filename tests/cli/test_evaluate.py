@@ -358,6 +358,7 @@ def test_prediction_files_alone_are_compared(files: tuple[Path, Path], tmp_path:
     words = ["compare", "--predictions", files[1], "--predictions", tmp_path / "calm.csv", "--out", tmp_path / "runs"]
     ran = vicinal(*words).out
     assert f"Lowest NLL after calibration: `{tmp_path / 'calm.csv'}`. Significantly better than `{files[1]}`." in ran
+    assert "Next step: Use it." in ran
 
 
 def test_words_for_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

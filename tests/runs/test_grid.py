@@ -445,6 +445,27 @@ def test_a_further_set_that_is_split_already_is_said_to_be(base, source, tmp_pat
 # Choosing by validation
 
 
+def test_the_verdict_says_what_to_use(reference):
+    said = reference.verdict()
+    best, other = [row["method"] for row in reference.ranked(after=True)]
+    assert said.startswith(f"Lowest NLL after calibration: `{best}`.")
+    assert f"No significant difference to `{other}`." in said
+    times = {name: reference.seconds(name) for name in (best, other)}
+    assert f"Next step: Use `{min(times, key=times.get)}`, which trains fastest of these (" in said
+
+
+def test_seeds_of_finished_runs_are_not_missing(reference):
+    (method, seed), one = next(iter(reference.results.items()))
+    beside = dataclasses.replace(
+        reference,
+        methods=(*reference.methods, "runs/one", "broken"),
+        results={**reference.results, ("runs/one", seed): one, ("broken", seed): one},
+        failures={("broken", reference.seeds[1]): "out of memory"},
+    )
+    counted = [beside.counted_seeds(name) for name in (method, "runs/one", "broken")]
+    assert counted == ["2 of 2", "1", "1 of 2"]
+
+
 def test_the_validation_set_chooses(base, tmp_path):
     """Over the label smoothings of a search, by every metric, as loops over the saved predictions do."""
     methods = [f"ERM(label_smoothing={sigma})" for sigma in (0.001, 0.1, 0.5)]

@@ -65,8 +65,18 @@ for (const table of document.querySelectorAll("main table:not(.confusion):not(.c
   const save = document.createElement("button");
   save.type = "button"; save.className = "csv"; save.textContent = "CSV";
   save.addEventListener("click", () => {
-    const quoted = cell => '"' + cell.innerText.replace(/\s+/g, " ").trim().replace(/"/g, '""') + '"';
-    const lines = [...table.rows].map(row => [...row.cells].map(quoted).join(","));
+    const quoted = text => '"' + text.replace(/\s+/g, " ").trim().replace(/"/g, '""') + '"';
+    const small = cell => { const found = cell.querySelector(".ci"); return found ? found.textContent : ""; };
+    const withInterval = [...head.cells].map((_, column) => [...body.rows].some(row => small(row.cells[column])));
+    // textContent holds what is folded, too; the interval has a column of its own.
+    const cells = (cell, column) => {
+      const copy = cell.cloneNode(true);
+      for (const one of copy.querySelectorAll(".ci")) one.remove();
+      for (const one of copy.querySelectorAll("dd, dt, blockquote, summary, .about, .better, .worse, .not-significant")) one.after(" ");
+      const text = [copy.textContent];
+      return withInterval[column] ? [...text, cell.closest("thead") ? copy.textContent + ", interval" : small(cell)] : text;
+    };
+    const lines = [...table.rows].map(row => [...row.cells].flatMap(cells).map(quoted).join(","));
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob(["\ufeff" + lines.join("\r\n")], {type: "text/csv"}));
     link.download = (table.closest("section") || document.body).id + ".csv";
