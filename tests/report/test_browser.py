@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import io
 import json
 import shutil
@@ -202,6 +203,14 @@ def settled(browser, path, width: int = 1200) -> None:
     browser.get(path.as_uri())
 
 
+#: The text that a button offers for download.
+DOWNLOADED = """
+const [selector, done] = arguments, make = URL.createObjectURL;
+URL.createObjectURL = blob => { blob.text().then(done); return make.call(URL, blob); };
+document.querySelector(selector).click();
+"""
+
+
 def texts(browser, selector: str) -> list[str]:
     script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent.trim())"
     return [text.replace("\u00a0", " ") for text in browser.execute_script(script, selector)]
@@ -230,6 +239,7 @@ def test_a_threshold_of_two_classes_is_chosen_by_its_cost(browser, pages):
         costs = [fp + float(price) * (cuts["positives"] - tp) for tp, fp in zip(cuts["tp"], cuts["fp"], strict=True)]
         assert costs[chosen[price]] == min(costs)
     assert chosen["20"] < chosen["1"]  # a missed positive costs more, so more is called positive
+    assert texts(browser, ".cut output")[0].endswith("the best threshold for these costs is 4.8 %.")  # 1 / (1 + 20)
     assert browser.get_log("browser") == []
 
 
@@ -245,7 +255,12 @@ def test_tables_are_sorted_and_slices_filtered(browser, pages):
     field.send_keys("colour is 'red'")
     assert texts(browser, "#slices tbody tr:not([hidden]) th") == ["colour is 'red'"]
     assert len(texts(browser, "#slices tbody tr")) == len(counts)
-    browser.execute_script("document.querySelector('#slices .csv').click()")
+    rows = list(csv.reader(io.StringIO(browser.execute_async_script(DOWNLOADED, "#slices .csv"))))
+    intervals = [f"{name}{end}" for name in ("accuracy", "gap", "NLL") for end in ("", ", interval")]
+    assert rows[0] == ["slice", "samples", *intervals, "significant"]
+    assert [int(row[1].replace(",", "")) for row in rows[1:]] == counts[::-1]
+    shown = texts(browser, "#slices tbody td:nth-child(3) .ci")
+    assert [row[3].replace("\u00a0", " ") for row in rows[1:]] == shown
     assert browser.get_log("browser") == []
 
 

@@ -235,7 +235,8 @@ class _Mixture:
     """The second model of some labels: their likelihood by temperature T, noise ε and noise δ that was learned."""
 
     def __init__(self, p: Floats, y: NDArray[np.int64]) -> None:
-        self.z, self.k, self.at = np.log(np.maximum(p, 1e-12)), p.shape[1], (np.arange(len(y)), y)
+        self.k: int = p.shape[1]
+        self.z, self.at = np.log(np.maximum(p, 1e-12)), (np.arange(len(y)), y)
 
     def tempered(self, log_t: float) -> Floats:
         """Return q, `[N, K]`."""
@@ -247,7 +248,8 @@ class _Mixture:
 
     def mixed(self, q: Floats, noise: float) -> Floats:
         """Return the probability of each label with noise, by that without, `[N]`."""
-        return np.maximum((1 - noise) * q + noise * (1 - q) / (self.k - 1), 1e-300)
+        p: Floats = np.maximum((1 - noise) * q + noise * (1 - q) / (self.k - 1), 1e-300)
+        return p
 
     def unlearned(self, q: Floats, learned: float) -> Floats:
         """Return r of each label, `[N]`: what is left of q without the noise that was learned."""
@@ -281,7 +283,7 @@ class _Mixture:
 
     def together(self, noise: float, learned: float) -> float:
         """Return η of ε and δ."""
-        c = self.k / (self.k - 1)
+        c: float = self.k / (self.k - 1)
         return (1 - (1 - noise * c) * (1 - learned * c)) / c
 
 
@@ -297,7 +299,9 @@ def _crossing(beyond: Callable[[float], float], inside: float, end: float) -> fl
     """Return where a function, negative inside, becomes positive on the way to an end, or the end."""
     from scipy.optimize import brentq
 
-    return float(brentq(beyond, *sorted((inside, end)), xtol=1e-5)) if inside != end and beyond(end) > 0 else end
+    if inside == end or beyond(end) <= 0:
+        return end
+    return float(brentq(beyond, min(inside, end), max(inside, end), xtol=1e-5))
 
 
 def _fitted(model: _Mixture) -> tuple[Estimate, bool, list[Tensor]]:

@@ -26,7 +26,8 @@ def confident_mistakes(
     confidence, predicted = probs.max(dim=1)
     labels = split.labels or []
     wrong = (predicted != torch.tensor(labels)).nonzero()[:, 0]
-    worst, seen = [], [[0] * len(classes) for _ in range(2)]
+    worst: list[int] = []
+    seen = [[0] * len(classes) for _ in range(2)]
     for k, i in enumerate(wrong[confidence[wrong].argsort(descending=True, stable=True)].tolist()):
         of = labels[i], int(predicted[i])
         if k < n or (len(worst) < _MOST and any(counts[c] < of_each for counts, c in zip(seen, of, strict=True))):
