@@ -42,7 +42,8 @@ def waits() -> str:
     return table(header, rows)
 
 
-#: Graphs that a compiled step may have: one, one for each part between two draws, or one for each layer.
+#: Graphs that a compiled step may have: one for each thing that a draw decides, such as a layer, and one more after
+#: each time that the host looks at the logits.
 GRAPHS = {
     "ERM()": 1,
     "Mixup(alpha=1.0)": 1,
@@ -50,9 +51,9 @@ GRAPHS = {
     "CutMix()": 1,
     "CutMix(per_sample=True)": 1,
     "ResizeMix()": 1,
-    "GaussianVicinity(sigma=0.1)": 2,
-    "LogitMix(Mixup(alpha=3.0))": 2,
-    "RegMixup(Mixup(alpha=10.0))": 2,
+    "GaussianVicinity(sigma=0.1)": 1,
+    "LogitMix(Mixup(alpha=3.0))": 1,
+    "RegMixup(Mixup(alpha=10.0))": 1,
     "RandomChoice(Mixup(alpha=0.8), CutMix())": 2,
     "ManifoldMixup(layers=['input', 'hidden.0'])": 2,
     "SequenceMixup.manifold(layers=[0, 1, 'head'])": 3,

@@ -26,8 +26,10 @@ __all__ = [
     "balanced_weights",
     "check_later",
     "check_targets",
+    "check_values",
     "at_hand",
     "entropy",
+    "host_copy",
     "loss",
     "mixed_cross_entropy",
     "mixed_loss",
@@ -88,7 +90,7 @@ def as_targets(y: Tensor, target_type: str = "multiclass") -> Tensor:
     if target_type == "regression":
         return numbers[:, 0]
     allowed = f"y must hold 0 and 1, or probabilities, for target_type={target_type!r}"
-    known = getattr(y, _HOST_COPY, numbers)
+    known = host_copy(y) if hasattr(y, _HOST_COPY) else numbers
     if not at_hand(known):
         check_later(((known >= 0) & (known <= 1)).all(), allowed)
     elif known.numel():
@@ -313,7 +315,7 @@ def check_targets(logits: Tensor, y: Tensor, *, label_smoothing: float = 0.0) ->
     """
     if not isinstance(y, Tensor):
         raise TypeError(f"y must be a tensor of labels or targets, got {type(y).__name__}")
-    y = getattr(y, _HOST_COPY, y)
+    y = host_copy(y)
     if not logits.is_floating_point():
         raise TypeError(f"the model must return floating logits, got {logits.dtype}")
     if len(y) == 0:
@@ -396,8 +398,24 @@ def on_host(y: Tensor) -> Tensor:
     >>> on_host(torch.tensor([0, 1]))
     tensor([0, 1])
     """
+    return host_copy(y).cpu()
+
+
+def host_copy(y: Tensor) -> Tensor:
+    """Return what a loop sent to a device as `y`, if it kept a copy; else `y`.
+
+    Returns
+    -------
+    Tensor
+        The same targets.
+
+    Examples
+    --------
+    >>> host_copy(sent_with_copy(torch.tensor([0, 1]), torch.device("meta")))
+    tensor([0, 1])
+    """
     held: Tensor = getattr(y, _HOST_COPY, y)
-    return held.cpu()
+    return held
 
 
 _HOST_COPY = "_vicinal_host_copy"
@@ -458,6 +476,22 @@ def check_later(ok: Tensor, message: str) -> None:
     except NotImplementedError:  # of devices that cannot, the answer is read
         if not bool(ok):
             raise ValueError(message) from None
+
+
+def check_values(ok: Tensor, message: str) -> None:
+    """Refuse with `message` unless the scalar `ok` is true: at once on the CPU, later on a device.
+
+    Examples
+    --------
+    >>> check_values(torch.tensor(False), "labels must not be negative")
+    Traceback (most recent call last):
+    ...
+    ValueError: labels must not be negative
+    """
+    if not at_hand(ok):
+        check_later(ok, message)
+    elif not bool(unmapped(ok).all()):
+        raise ValueError(message)
 
 
 _SEVERAL_LABELS = (": for labels that do not exclude each other pass ", Argument("target_type", "multilabel"))

@@ -153,25 +153,35 @@ def graphs(expression: str, steps: int = 4) -> list[int]:
 def test_plain_training_is_one_graph():
     torch._dynamo.reset()
     model, (x, y) = MLP(), batch(8)
+    outside = vicinal.Warmup(vicinal.Mixup(alpha=1.0), epochs=1)
     whole = torch.compile(lambda x, y: vicinal.ERM()(model, x, y), backend="eager", fullgraph=True)
     assert torch.equal(whole(x, y), vicinal.ERM()(model, x, y))
+    early = torch.compile(lambda x, y: outside(model, x, y, epoch=0.5), backend="eager", fullgraph=True)
+    assert torch.equal(early(x, y), outside(model, x, y, epoch=0.5))
     with pytest.raises(RuntimeError, match=r"labels must be in \[0, 4\]"):
         whole(x, torch.full_like(y, K))
 
 
 @compiler_warns
 @pytest.mark.parametrize(
-    "expression", ["Mixup(alpha=1.0)", "CutMix()", "CutMix(per_sample=True)", "LogitMix(Mixup(alpha=3.0))"]
+    "expression",
+    ["Mixup(alpha=1.0)", "CutMix(per_sample=True)", "ResizeMix()", "GaussianVicinity(sigma=0.1)", "RegMixup(CutMix())"],
 )
-def test_what_is_drawn_compiles_nothing_anew(expression):
-    n_graphs = 2 if expression.startswith("LogitMix") else 1  # the sum of several terms is one more
-    assert graphs(expression) == [n_graphs] * 4
+def test_a_step_is_one_graph_whatever_is_drawn(expression):
+    assert graphs(expression) == [1] * 4
+
+
+@compiler_warns
+def test_each_objective_that_is_drawn_has_its_graph():
+    found = graphs("RandomChoice(ERM(), RegMixup(CutMix()), GaussianVicinity(sigma=0.1))", steps=6)
+    assert found[0] == 1
+    assert found[-1] <= 3
 
 
 @compiler_warns
 @pytest.mark.parametrize(
     "expression",
-    ["Mixup(alpha=1.0)", "CutMix(prob=0.5)", "CutMix(per_sample=True)", "PuzzleMix()"],
+    ["Mixup(alpha=1.0)", "CutMix(prob=0.5)", "CutMix(per_sample=True)", "ResizeMix()", "PuzzleMix()"],
 )
 def test_a_step_whose_plan_is_given_is_one_graph_without_a_break(expression):
     from torch._dynamo.utils import counters

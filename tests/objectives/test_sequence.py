@@ -1036,34 +1036,52 @@ def test_all_that_belongs_to_tokens_is_widened():
 
 
 class Adapter(nn.Module):
-    """A linear layer with a low-rank addition, laid out as LoRA's."""
+    """A layer with a low-rank addition, laid out as LoRA's, whose rows may be rescaled as DoRA's are."""
 
-    def __init__(self, base_layer: nn.Linear) -> None:
+    def __init__(self, base_layer: nn.Linear | nn.Embedding, rank: int = 2, scale: float = 1.0) -> None:
         super().__init__()
-        self.base_layer = base_layer
-        self.lora_A = nn.ModuleDict({"default": nn.Linear(base_layer.in_features, 2, bias=False)})
-        self.lora_B = nn.ModuleDict({"default": nn.Linear(2, base_layer.out_features, bias=False)})
-        self.active_adapters = ["default"]
+        self.base_layer, self.scale = base_layer, scale
+        a, b = base_layer.weight.shape
+        of_words = isinstance(base_layer, nn.Embedding)
+        first = nn.Embedding(a, rank) if of_words else nn.Linear(b, rank, bias=False)
+        self.lora_A = nn.ModuleDict({"default": first})
+        self.lora_B = nn.ModuleDict({"default": nn.Linear(rank, b if of_words else a, bias=False)})
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.base_layer(x) + self.lora_B["default"](self.lora_A["default"](x))
-
-    def get_delta_weight(self, adapter: str) -> Tensor:
-        return self.lora_B[adapter].weight @ self.lora_A[adapter].weight
+        return self.base_layer(x) * self.scale + self.lora_B["default"](self.lora_A["default"](x))
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.5])
 @pytest.mark.parametrize("kind", ["Bert", "Roberta"])
-def test_a_head_with_an_adapter_is_mixed_as_a_whole(kind):
+def test_a_head_with_an_adapter_is_mixed_as_a_whole(kind, scale):
     model, x = make(kind).eval(), tokenised()
     parent, key = (model, "classifier") if kind == "Bert" else (model.classifier, "out_proj")
-    setattr(parent, key, Adapter(getattr(parent, key)))
+    setattr(parent, key, Adapter(getattr(parent, key), scale=scale))
     assert head_name(model) == ("classifier" if kind == "Bert" else "classifier.out_proj")
     plan = draw(SequenceMixup.cls(alpha=math.inf), model, x, LABELS)
     mixed = SequenceMixup.cls(alpha=math.inf).forward(model, x, plan)
     torch.testing.assert_close(mixed, plan.combine(model(**x).logits))
     head = getattr(parent, key)
     added = head.lora_B["default"].weight @ head.lora_A["default"].weight
-    assert torch.equal(head_weight(model), (head.base_layer.weight + added).detach())
+    torch.testing.assert_close(head_weight(model), (scale * head.base_layer.weight + added).detach())
+
+
+def test_embeddings_with_an_adapter_are_mixed_as_a_whole():
+    class Bag(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.last = Adapter(nn.Embedding(60, 8, padding_idx=3)), nn.Linear(8, K)
+
+        def forward(self, input_ids: Tensor) -> Tensor:
+            return self.last(self.words(input_ids).mean(1).tanh())
+
+    model, ids = Bag(), torch.randint(60, (4, 6), generator=torch.Generator().manual_seed(0))
+    assert embeddings_name(model) == "words"
+    assert padding_id(model) == 3
+    objective = SequenceMixup.input(alpha=math.inf)
+    plan = draw(objective, model, ids, torch.tensor([0, 1, 2, 3]))
+    logits = objective.forward(model, ids, plan)
+    torch.testing.assert_close(logits, logits[plan.partner])  # halves of two texts, from either side
 
 
 def test_a_head_that_the_logits_go_round_is_refused():

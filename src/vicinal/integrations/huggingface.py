@@ -193,10 +193,11 @@ class MixupTrainerMixin(_AnyTrainer):
     def _check_labels(self, y: Tensor) -> None:
         """Refuse several labels a row where nothing says that they are no soft ones, as the trainer would guess."""
         n_labels = getattr(getattr(self.model, "config", None), "num_labels", None)
-        if self.target_type == "multiclass" and y.ndim == 2 and y.shape[1] == n_labels and not _sum_to_one(y):
-            raise ValueError(
+        if self.target_type == "multiclass" and y.ndim == 2 and y.shape[1] == n_labels:
+            losses.check_values(
+                _sum_to_one(y),
                 f"labels {list(y.shape)} that do not sum to one are several labels a row: set the model's "
-                'config.problem_type = "multi_label_classification", and give them as floats'
+                'config.problem_type = "multi_label_classification", and give them as floats',
             )
 
     def prediction_step(self, model: nn.Module, inputs: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
@@ -347,8 +348,8 @@ class RunningMetrics:
         return {**measure(labels, logits=logits, target_type=self.target_type, n_bins=self.n_bins), **soft, **bins}
 
 
-def _sum_to_one(y: Tensor) -> bool:
-    return y.is_floating_point() and bool((y.float().sum(1) - 1).abs().max() < 1e-2)
+def _sum_to_one(y: Tensor) -> Tensor:
+    return (y.float().sum(1) - 1).abs().max() < 1e-2 if y.is_floating_point() else torch.tensor(False, device="cpu")
 
 
 def _on_cpu(values: object) -> Tensor:

@@ -95,10 +95,18 @@ class Objective(ABC):
         """
         if y is None or not callable(model):
             raise TypeError("pass the model, not its output: objective(model, x, y)")
-        given = {"index": index, "epoch": epoch, "generator": generator}
+        given: dict[str, Any] = {"index": index, "epoch": epoch, "generator": generator}
+        # A draw breaks a graph. It comes first, so that the rest is one.
+        if torch.compiler.is_compiling() and self.draws(Step(**given)):
+            given["drawn"] = self._drawn_first(model, x, y, target_type, Step(**given))
         return total(
             self.terms(model, x, y, weight=weight, class_weights=class_weights, target_type=target_type, **given)
         )
+
+    @untraced
+    def _drawn_first(self, model: Model, x: Batch, y: Tensor, target_type: str, step: Step) -> object:
+        draw = self.draw_ahead(plain(x), self.targets(plain(y), target_type), step, model)
+        return None if draw is None else draw()
 
     @final
     def terms(
@@ -132,10 +140,15 @@ class Objective(ABC):
         """
         return {1}
 
-    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
-        """Return what draws the plan or the noise of this step, on any thread; None: it is drawn in the step.
+    def draws(self, step: Step) -> bool:
+        """Whether `draw_ahead` may have something to draw in this step."""
+        return type(self).draw_ahead is not Objective.draw_ahead
 
-        A loop calls it with the batch on the CPU and passes what is drawn on in the step.
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step, model: Model | None = None) -> Callable[[], object] | None:
+        """Return what draws the plan or the noise of this step; None: nothing is, or it is drawn in the step.
+
+        A loop calls it without a model, with the batch on the CPU, and draws on any thread. What is drawn is passed on
+        in the step.
         """
         return None
 
@@ -210,10 +223,12 @@ class MixingObjective(Objective, Generic[P]):
     def _draw_untraced(self, model: Model, x: Batch, y: Tensor, step: Step) -> P:
         return self.draw(model, x, y, generator=step.generator)
 
-    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
-        """Return what draws the plan, if that needs no model."""
-        none: Any = None
-        return partial(self.draw, none, x, y, generator=step.generator) if self.draws_ahead else None
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step, model: Model | None = None) -> Callable[[], object] | None:
+        """Return what draws the plan, if there is a model or none is needed."""
+        if model is None and not self.draws_ahead:
+            return None
+        maybe: Any = model
+        return partial(self.draw, maybe, x, y, generator=step.generator)
 
     def labels_plan(self, plan: P) -> Plan:
         """Return the plan by which labels and the weights of samples are mixed, where it is not that of the inputs."""
@@ -273,9 +288,9 @@ class BesideClean(Objective):
         return mean_loss(losses.loss(logits, y, label_smoothing=self.base.label_smoothing), logits, y, step)
 
     @final
-    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step, model: Model | None = None) -> Callable[[], object] | None:
         """Return what draws the plan of the base."""
-        return self.base.draw_ahead(x, y, step)
+        return self.base.draw_ahead(x, y, step, model)
 
     @final
     def forwards(self, step: Step, *, sharded: bool) -> set[int]:

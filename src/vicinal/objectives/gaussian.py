@@ -21,7 +21,7 @@ from vicinal import _random, losses
 from vicinal._checks import added_field, freeze, number
 from vicinal._typing import Batch, Model, Step
 from vicinal.objectives.base import Objective, checked_fields, mean_loss
-from vicinal.objectives.forward import call, laid_out_like, map_floating, mixed_input, untraced
+from vicinal.objectives.forward import call, laid_out_like, map_floating, untraced
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -53,19 +53,27 @@ class GaussianVicinity(Objective):
 
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the mean loss of the noisy batch."""
+        noises = iter(self._drawn(x, step) if step.drawn is None else step.drawn)
 
         def add_noise(t: Tensor) -> Tensor:
-            noise = _drawn(t, step) if step.drawn is None else step.drawn.to(t.device, non_blocking=True)
+            noise = next(noises).to(t.device, non_blocking=True)
             return laid_out_like(t, (t + self.sigma * noise).to(t.dtype))
 
         logits = call(model, map_floating(x, add_noise, self.inputs))
         return {"loss": mean_loss(losses.loss(logits, y, label_smoothing=self.label_smoothing), logits, y, step)}
 
-    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
-        """Return what draws the noise of this step; several inputs draw theirs in it."""
-        return None if self.inputs else partial(_random.normal_like, mixed_input(x), generator=step.generator)
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step, model: Model | None = None) -> Callable[[], object] | None:
+        """Return what draws the noise of this step."""
+        return partial(self._drawn, x, step)
 
+    @untraced
+    def _drawn(self, x: Batch, step: Step) -> list[Tensor]:
+        """Return the noise of each input."""
+        noises: list[Tensor] = []
 
-@untraced
-def _drawn(t: Tensor, step: Step) -> Tensor:
-    return _random.normal_like(t, generator=step.generator)
+        def noted(t: Tensor) -> Tensor:
+            noises.append(_random.normal_like(t, generator=step.generator))
+            return t
+
+        map_floating(x, noted, self.inputs)
+        return noises

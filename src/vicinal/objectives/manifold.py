@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vicinal import _random
+from vicinal import _random, losses
 from vicinal._checks import added_field, freeze
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, sent
@@ -154,8 +154,8 @@ def _refuse_unread_ends(model: Model, x: Batch) -> None:
     if (end := end_of_text(model, x)) is None:
         return
     ends = torch.where(mask != 0, torch.arange(mask.shape[-1], device=mask.device), 0).amax(-1)
-    if bool((ends != ends.reshape(-1)[0]).any()):
-        raise ValueError(
-            f"this model reads a text at its last token that is not {end}, its padding, so that the end of a longer "
-            "partner would not be read while its label counts: use SequenceMixup, which mixes texts of unequal length"
-        )
+    losses.check_values(
+        (ends == ends.reshape(-1)[0]).all(),
+        f"this model reads a text at its last token that is not {end}, its padding, so that the end of a longer "
+        "partner would not be read while its label counts: use SequenceMixup, which mixes texts of unequal length",
+    )

@@ -9,7 +9,7 @@ objectives, with probabilities of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from torch import Tensor
@@ -59,15 +59,20 @@ class RandomChoice(Objective):
 
     def compute_terms(self, model: Model, x: Batch, y: Tensor, step: Step) -> dict[str, Tensor]:
         """Return the terms of the objective that was drawn."""
-        return self._chosen(step).compute_terms(model, x, y, step)
+        k, drawn = (self._chosen(step), None) if step.drawn is None else step.drawn
+        return self.objectives[k].compute_terms(model, x, y, replace(step, drawn=drawn))
 
-    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
-        """Return what draws for the objective that is drawn."""
-        return self._chosen(step).draw_ahead(x, y, step)
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step, model: Model | None = None) -> Callable[[], object] | None:
+        """Return what draws for the objective that is drawn, with its number."""
+        k = self._chosen(step)
+        draw = self.objectives[k].draw_ahead(x, y, step, model)
+        if draw is None:  # without a model the step draws again, from where its generator starts
+            return None if model is None else lambda: (k, None)
+        return lambda: (k, draw())
 
     @untraced
-    def _chosen(self, step: Step) -> Objective:
-        return self.objectives[_random.categorical(self.probs, generator=step.generator)]
+    def _chosen(self, step: Step) -> int:
+        return _random.categorical(self.probs, generator=step.generator)
 
     def forwards(self, step: Step, *, sharded: bool) -> set[int]:
         """Return how often the model may run in a step."""

@@ -19,23 +19,22 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
 
 from vicinal import _random
 from vicinal._arrays import at_least_float32
 from vicinal._checks import added_field, freeze, number
 from vicinal._typing import Batch, Model
-from vicinal.mixing import PairPlan, sent
+from vicinal.mixing import PairPlan, paste, sent
 from vicinal.objectives.base import InputMixing, checked_fields
-from vicinal.objectives.forward import mixed_input, same_rows, untraced
+from vicinal.objectives.forward import image_tensor, same_rows
 
 
 @dataclass(frozen=True, eq=False)
 class ResizePlan(PairPlan):
     """A pair plan with the box into which each partner is pasted."""
 
-    box: tuple[int, int, int, int] = field(kw_only=True)
-    """Top, left, bottom and right. The host keeps them, since its size is a shape."""
+    box: Tensor = field(kw_only=True)
+    """Top, left, bottom and right, int64 `[4]`."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -71,22 +70,35 @@ class ResizeMix(InputMixing[ResizePlan]):
 
     def draw(self, model: Model, x: Batch, y: Tensor, *, generator: torch.Generator | None = None) -> ResizePlan:
         """Draw the size, the place and the partners."""
-        image = mixed_input(x, self.inputs)
+        image = image_tensor(x, "ResizeMix", self.inputs)
         # Draws are made on the CPU, whatever the default device is, and sent in one copy.
         n, size = same_rows(len(image), y), torch.tensor(image.shape[-2:], device="cpu")
         share = _random.uniform_like(torch.empty(1, device="cpu"), generator=generator)
         side = (size * (self.smallest + (self.largest - self.smallest) * share)).long().clamp(min=1)
         start = torch.cat([_random.integers(int(room) + 1, 1, generator=generator) for room in size - side])
-        top, left, bottom, right = torch.cat([start, start + side]).tolist()
         partner = _random.permutation(n, generator=generator)
         lam = (1 - side.prod() / size.prod()).expand(n)
-        return sent(ResizePlan(lam, partner, box=(top, left, bottom, right)), image.device)
+        return sent(ResizePlan(lam, partner, box=torch.cat([start, start + side])), image.device)
 
-    @untraced  # each size would be a graph of its own
     def mix(self, x: Tensor, plan: ResizePlan) -> Tensor:
         """Return `x` with its partner pasted into the box."""
-        top, left, bottom, right = plan.box
-        mixed, partner = x.clone(), at_least_float32(x[plan.partner])
-        small = interpolate(partner, size=(bottom - top, right - left), mode="bilinear", antialias=True)
-        mixed[..., top:bottom, left:right] = small
-        return mixed
+        partner = at_least_float32(x.index_select(0, plan.partner))
+        top, left, bottom, right = plan.box.unbind()
+        # Two products with matrices of a fixed shape: a size that is drawn would make the host wait for a device, and
+        # make a graph for each size.
+        with torch.autocast(x.device.type, enabled=False):
+            rows, columns = _resizing(partner, -2, top, bottom), _resizing(partner, -1, left, right)
+            small = rows @ partner @ columns.T
+        return paste(x, small.to(x.dtype), plan.box)
+
+
+def _resizing(x: Tensor, dim: int, start: Tensor, stop: Tensor) -> Tensor:
+    """Return the square matrix that shrinks a side of `x` to between `start` and `stop`: bilinear, with antialiasing.
+
+    A place weighs the pixels around its centre by a triangle as wide as what it shows.
+    """
+    place = torch.arange(x.shape[dim], device=x.device, dtype=x.dtype)
+    scale = x.shape[dim] / (stop - start).to(x.dtype)
+    centre = (place - start + 0.5) * scale
+    weight = (1 - (place + 0.5 - centre[:, None]).abs() / scale).clamp(min=0)
+    return weight / weight.sum(1, keepdim=True).clamp(min=1e-6)  # places outside see nothing

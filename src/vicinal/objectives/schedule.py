@@ -58,9 +58,14 @@ class _Windowed(Objective):
         return self.objective.forwards(step, sharded=sharded) if inside else {1}
 
     @final
-    def draw_ahead(self, x: Batch, y: Tensor, step: Step) -> Callable[[], object] | None:
+    def draw_ahead(self, x: Batch, y: Tensor, step: Step, model: Model | None = None) -> Callable[[], object] | None:
         """Return what draws for the objective, inside its window."""
-        return self.objective.draw_ahead(x, y, step) if step.epoch is not None and self._inside(step.epoch) else None
+        return self.objective.draw_ahead(x, y, step, model) if self.draws(step) else None
+
+    @final
+    def draws(self, step: Step) -> bool:
+        """Whether the objective may draw, and this is inside its window."""
+        return step.epoch is not None and self._inside(step.epoch) and self.objective.draws(step)
 
     def _inside(self, epoch: float) -> bool:
         start, stop = self._window()

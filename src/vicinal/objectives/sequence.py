@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vicinal import _random
+from vicinal import _random, losses
 from vicinal._checks import ArgumentError, added_field, choice, freeze, integer
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, sent
@@ -324,12 +324,12 @@ class SequenceMixup(MixingObjective[SequencePlan]):
         beyond = filled & (columns > last)
         if self.pad == "none":  # a decoder looks back only: no token before these sees what they hold, and they count 0
             return ids.masked_fill(beyond, int(end == 0))
-        if bool(beyond.any()):
-            raise ValueError(
-                f"this model reads a text at its last token that is not {end}, its padding, which pad={self.pad!r} "
-                "writes where only the partner has tokens, so that the end of the partner would not be read: pass "
-                "pad='none' or the id of another token"
-            )
+        losses.check_values(
+            ~beyond.any(),
+            f"this model reads a text at its last token that is not {end}, its padding, which pad={self.pad!r} "
+            "writes where only the partner has tokens, so that the end of the partner would not be read: pass "
+            "pad='none' or the id of another token",
+        )
         return ids
 
     def _length(self, model: Model) -> int:

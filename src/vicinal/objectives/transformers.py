@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 
 from vicinal._typing import Batch, Model
-from vicinal.objectives.forward import layouts, locate, unwrap
+from vicinal.objectives.forward import evaluating, layouts, locate, unwrap
 
 
 def head_name(model: Model) -> str:
@@ -46,22 +47,24 @@ def head_name(model: Model) -> str:
 
 
 def head_weight(model: Model) -> Tensor | None:
-    """Return the matrix of the linear head, with what an adapter adds to it; None where the head has none."""
+    """Return the matrix of the linear head, with what an adapter makes of it; None where the head has none."""
     parent, key = locate(model, head_name(model))
     head = parent.get_submodule(key)
-    weight = getattr(_base_layer(head), "weight", None)
+    base = _base_layer(head)
+    weight = getattr(base, "weight", None)
     if not isinstance(weight, Tensor):
         return None
-    if hasattr(weight, "full_tensor"):  # FSDP2's; who gathers it waits for ranks that may not need it
+    if any(hasattr(p, "full_tensor") for p in head.parameters()):  # FSDP2's; who gathers them waits for all ranks
         raise ValueError(
             "saliency='hidden' compares by the head, and the weights of the head are sharded: use 'logits'"
         )
-    added = getattr(head, "get_delta_weight", None)
-    if callable(added) and not getattr(head, "merged", False):
-        held = getattr(head, "lora_A", {})
-        for adapter in getattr(head, "active_adapters", []):
-            weight = weight + added(adapter) if adapter in held else weight
-    return weight.detach()
+    if base is head:
+        return weight.detach()
+    # Adapters add to the matrix or rescale it, each in its own way. What they make of unit vectors is the same for all.
+    kind = weight.dtype if weight.is_floating_point() else None  # quantised ones have integers
+    units = torch.eye(int(base.in_features), device=weight.device, dtype=kind)
+    with torch.no_grad(), evaluating(head), torch.autocast(weight.device.type, enabled=False):
+        return (head(units) - head(torch.zeros_like(units[:1]))).T
 
 
 def feeds_head(model: Model, name: str) -> bool:
@@ -141,7 +144,7 @@ def padding_id(model: Model, *, default: int | None = None) -> int:
     token = None
     if words is not None:
         parent, key = locate(model, words)
-        token = getattr(parent.get_submodule(key), "padding_idx", None)
+        token = getattr(_base_layer(parent.get_submodule(key)), "padding_idx", None)
     token = padding_of_config(model) if token is None else token
     token = default if token is None else token
     if token is None:
@@ -243,7 +246,12 @@ def _words(model: Model, modules: Mapping[str, nn.Module]) -> str | None:
     every = unwrap(model).named_modules(remove_duplicate=False)
     weight = getattr(table, "weight", None)
     same = [n for n, m in every if m is table or (isinstance(m, nn.Embedding) and m.weight is weight)]
-    return same[-1].replace("_orig_mod.", "") if same else None
+    if not same:
+        return None
+    name = same[-1].replace("_orig_mod.", "")
+    while name.endswith(".base_layer"):  # inside an adapter, which adds to what the table returns
+        name = name.removesuffix(".base_layer")
+    return name
 
 
 def _encoder(modules: Mapping[str, nn.Module]) -> str | None:

@@ -33,6 +33,7 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._checks import flag, integer, number
 from vicinal._typing import Batch, Model, Step
+from vicinal.mixing import fetched
 from vicinal.objectives.base import Objective, mean_loss
 from vicinal.objectives.erm import ERM
 from vicinal.objectives.forward import call, untraced
@@ -161,7 +162,8 @@ class AUM:
             When this is, from 0 on; fractions are of the epoch they are in.
         """
         now = math.floor(number("epoch", epoch, low=0))
-        logits, labels = logits.detach().cpu(), losses.on_host(labels)  # where the table is
+        # Where the table is. Of a batch on a device all arrives in one copy, since the host waits for each.
+        logits, labels, index = fetched([logits.detach(), losses.host_copy(labels), index])
         margin = _margins(logits, labels)
         if margin.dtype != np.float32:
             margin = margin.astype(np.float32)
