@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import json
 import logging
 import sys
@@ -23,9 +22,9 @@ import torch
 from torch import Tensor, nn
 
 import vicinal
+from tests.contracts.cases import CALIBRATORS
 from tests.simulated_device import NAME, Device, Remote, on_device
 from vicinal import _random
-from vicinal.calibrators import Calibrator
 from vicinal.objectives.base import Objective
 from vicinal.objectives.guided.aum import AUMRecorder
 
@@ -56,6 +55,21 @@ class Texts(nn.Module):
             h = layer(h).relu()
         mask = attention_mask[..., None].to(h)
         return self.classifier((h * mask).sum(1) / mask.sum(1))
+
+
+class Decoder(nn.Module):
+    """Reads a text at its last token that is not padding, where its head is on every token, as GPT-2 does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(pad_token_id=1)
+        self.embedding, self.layer, self.score = nn.Embedding(30, 8), nn.Linear(8, 8), nn.Linear(8, K)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        states = self.layer(self.embedding(input_ids).cumsum(1)).tanh()
+        places = torch.arange(input_ids.shape[1], device=input_ids.device)
+        last = torch.where(input_ids != 1, places, 0).amax(1)
+        return self.score(states)[torch.arange(len(last), device=last.device), last]
 
 
 OBJECTIVES = [
@@ -91,6 +105,12 @@ OBJECTIVES = [
 ]
 
 
+#: Those that look up samples, with the index on the device, where the trainers of other libraries put it.
+INDEXED = ["AUM", "GuidedMixup(pool='batch')", "GuidedMixup(pool='set')"]
+
+#: What a decoder may be mixed by.
+OF_DECODERS = ["SequenceMixup.input()", "SequenceMixup.cls()", "ManifoldMixup(layers=['embedding'])"]
+
 #: What the loop runs: plans, labels that it knows on the host, and noise that threads draw.
 LOOPED = [
     "Mixup(alpha=1.0)",
@@ -124,30 +144,35 @@ def made(name: str, model: nn.Module, x: Any, y: Tensor) -> Objective:
     return objective.bind(aum, dataset=dataset, collate_fn=torch.utils.data.default_collate)
 
 
-def objective_steps(name: str, *, has_float64: bool, steps: int = 3) -> dict[str, Any]:
+def objective_steps(
+    name: str, *, has_float64: bool, steps: int = 3, index_there: bool = False, decoder: bool = False
+) -> dict[str, Any]:
     """Return losses on the CPU and on the device, and the events of the last step."""
-    text = "Sequence" in name
+    text = decoder or "Sequence" in name
     torch.manual_seed(0)
-    model = Texts() if text else Net()
+    model: nn.Module = Decoder() if decoder else Texts() if text else Net()
     x, y = data(text)
+    if decoder and "Manifold" in name:
+        x = {**x, "attention_mask": torch.ones_like(x["attention_mask"])}  # texts of one length
     objective = made(name, model, x, y)
     there, other = copy.deepcopy(model), copy.deepcopy(objective)
 
-    def run(model: nn.Module, objective: Objective, x: Any, y: Tensor, s: int) -> Tensor:
+    def run(model: nn.Module, objective: Objective, x: Any, y: Tensor, index: Tensor, s: int) -> Tensor:
         generator = torch.Generator().manual_seed(s)
-        loss = objective(model, x, y, index=torch.arange(B), epoch=1.5 + s, generator=generator)
+        loss = objective(model, x, y, index=index, epoch=1.5 + s, generator=generator)
         loss.backward()
         return loss.detach()
 
-    want = [float(run(model, objective, x, y, s)) for s in range(steps)]
+    index = torch.arange(B)
+    want = [float(run(model, objective, x, y, index, s)) for s in range(steps)]
     device = Device(has_float64=has_float64)
     with device:
         on_device(there)
-        remote_x, remote_y = device.put(x), device.put(y)
+        remote_x, remote_y, remote_index = device.put(x), device.put(y), device.put(index) if index_there else index
         got = []
         for s in range(steps):
             device.clear()
-            got.append(float(run(there, other, remote_x, remote_y, s).inner))
+            got.append(float(run(there, other, remote_x, remote_y, remote_index, s).inner))
     return {"want": want, "got": got, "waits": device.waits, "copies": device.copies, "kernels": device.kernels}
 
 
@@ -203,18 +228,14 @@ def calibrators() -> dict[str, Any]:
     """Every calibrator and kind of set, fitted to tensors of the device: the same as on the CPU."""
     generator = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(60, 3, generator=generator) * 3, torch.randint(3, (60,), generator=generator)
-    kinds = (getattr(vicinal.calibrators, name) for name in vicinal.calibrators.__all__)
-    makers = [vicinal.LeastAmbiguousSets, vicinal.AdaptiveSets]
-    makers += [k for k in kinds if isinstance(k, type) and issubclass(k, Calibrator) and not inspect.isabstract(k)]
     found = {}
-    for make in makers:
-        name = make.__name__
-        want = make().fit(logits, labels)(logits)
+    for case in (vicinal.LeastAmbiguousSets(), vicinal.AdaptiveSets(), *CALIBRATORS):
+        want = copy.deepcopy(case).fit(logits, labels)(logits)
         device = Device(has_float64=False)
         with device:
-            got = make().fit(device.put(logits), device.put(labels))(device.put(logits))
-        got = getattr(got, "inner", got)
-        found[name] = bool(torch.allclose(torch.as_tensor(got).double(), torch.as_tensor(want).double(), atol=1e-6))
+            got = copy.deepcopy(case).fit(device.put(logits), device.put(labels))(device.put(logits))
+        there, here = (torch.as_tensor(value).double() for value in (getattr(got, "inner", got), want))
+        found[repr(case)] = bool(torch.allclose(there, here, atol=1e-6))
     return found
 
 
@@ -359,6 +380,7 @@ def hugging_face() -> dict[str, Any]:
     x, y = data(text=True)
     torch.manual_seed(0)
     model = Texts()
+    model.config = SimpleNamespace(num_labels=K)  # type: ignore[assignment]
     there = copy.deepcopy(model)
     with tempfile.TemporaryDirectory() as folder:
         how = TrainingArguments(folder, use_cpu=True, report_to=[])
@@ -368,12 +390,16 @@ def hugging_face() -> dict[str, Any]:
         device = Device(has_float64=False)
         with device:
             on_device(there)
-            inputs = device.put({**x, "labels": y})
-            for _ in range(2):
-                device.clear()
-                torch.manual_seed(1)
-                got = trainer.compute_loss(there, inputs)
-    return {"want": [float(want)], "got": [float(got.detach().inner)], "waits": device.waits}
+            found, waits = [], []
+            for labels in (y, nn.functional.one_hot(y, K).float()):  # soft ones are checked to be that
+                inputs = device.put({**x, "labels": labels})
+                for _ in range(2):
+                    device.clear()
+                    torch.manual_seed(1)
+                    loss = trainer.compute_loss(there, inputs)
+                found.append(float(loss.detach().inner))
+                waits += device.waits
+    return {"want": [float(want)] * 2, "got": found, "waits": waits}
 
 
 def lightning() -> dict[str, Any]:
@@ -430,6 +456,8 @@ def main() -> None:
     found: dict[str, Any] = {
         "objectives": {name: guarded(objective_steps, name, has_float64=True) for name in OBJECTIVES},
         "without float64": {name: guarded(objective_steps, name, has_float64=False) for name in OBJECTIVES},
+        "index there": {name: guarded(objective_steps, name, has_float64=True, index_there=True) for name in INDEXED},
+        "decoders": {name: guarded(objective_steps, name, has_float64=True, decoder=True) for name in OF_DECODERS},
         "targets": guarded(other_targets, has_float64=True),
         "bad values": guarded(bad_values),
         "calibrators": guarded(calibrators),

@@ -1,6 +1,6 @@
-"""One or more instances of every public objective: what the contract runs over.
+"""One or more instances of every public objective and calibrator: what the contracts run over.
 
-A new objective adds its line here; `test_every_public_objective_has_a_case` fails until it does.
+A new one adds its line here; a test fails until it does.
 """
 
 from __future__ import annotations
@@ -12,6 +12,20 @@ import torch
 from torch import Tensor, nn
 
 import vicinal
+from vicinal.calibrators import (
+    BetaCalibration,
+    Calibrator,
+    DirichletCalibration,
+    HistogramBinning,
+    IsotonicCalibration,
+    MixtureCalibration,
+    QuadraticScaling,
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
+    TemperatureScaling,
+    VectorScaling,
+    VennAbersCalibration,
+)
 from vicinal.objectives.base import Objective
 
 K = 5
@@ -97,3 +111,23 @@ def batch(n: int = 6, *, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Te
     generator = torch.Generator().manual_seed(n)
     x = torch.randn(n, 3, 8, 8, generator=generator).to(dtype)
     return x, torch.randint(K, (n,), generator=generator)
+
+
+#: Not fitted; who fits one makes a copy.
+CALIBRATORS: list[Calibrator] = [
+    TemperatureScaling(),
+    TemperatureScaling(search="grid"),
+    TemperatureScaling(search="grid", criterion="ece", n_bins=10),
+    StructuredVectorScaling(),
+    StructuredMatrixScaling(),
+    StructuredMatrixScaling(max_classes=2),
+    QuadraticScaling(),
+    BetaCalibration(),
+    IsotonicCalibration(),
+    VennAbersCalibration(),
+    DirichletCalibration(),
+    VectorScaling(),
+    HistogramBinning(),
+    HistogramBinning(n_bins=8, equal_mass=True),
+    MixtureCalibration(members=("temperature", "isotonic", "sms"), shares=(0.25, 0.25, 0.5)),
+]

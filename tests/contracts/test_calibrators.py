@@ -15,37 +15,11 @@ from hypothesis import strategies as st
 
 from vicinal import calibrators
 from vicinal.calibrators import (
-    BetaCalibration,
     Calibrator,
-    DirichletCalibration,
-    HistogramBinning,
-    IsotonicCalibration,
-    MixtureCalibration,
-    QuadraticScaling,
-    StructuredMatrixScaling,
-    StructuredVectorScaling,
-    TemperatureScaling,
-    VectorScaling,
-    VennAbersCalibration,
 )
 
-CASES = [
-    TemperatureScaling(),
-    TemperatureScaling(search="grid"),
-    TemperatureScaling(search="grid", criterion="ece", n_bins=10),
-    StructuredVectorScaling(),
-    StructuredMatrixScaling(),
-    StructuredMatrixScaling(max_classes=2),
-    QuadraticScaling(),
-    BetaCalibration(),
-    IsotonicCalibration(),
-    VennAbersCalibration(),
-    DirichletCalibration(),
-    VectorScaling(),
-    HistogramBinning(),
-    HistogramBinning(n_bins=8, equal_mass=True),
-    MixtureCalibration(members=("temperature", "isotonic", "sms"), shares=(0.25, 0.25, 0.5)),
-]
+from .cases import CALIBRATORS as CASES
+
 PUBLIC = [
     value
     for name in calibrators.__all__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -61,6 +61,12 @@ def has_float64(device: torch.device) -> bool:
         return torch.empty(0, dtype=torch.float64, device=device).dtype == torch.float64
     except (TypeError, RuntimeError):
         return False
+
+
+def at_full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context in which autocast rounds nothing on a device."""
+    kind = device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def check_even(model: Model, forwards: Callable[[bool], set[int]]) -> None:

@@ -26,7 +26,7 @@ from vicinal._checks import added_field, freeze, number
 from vicinal._typing import Batch, Model
 from vicinal.mixing import PairPlan, paste, sent
 from vicinal.objectives.base import InputMixing, checked_fields
-from vicinal.objectives.forward import image_tensor, same_rows
+from vicinal.objectives.forward import at_full_precision, image_tensor, same_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class ResizeMix(InputMixing[ResizePlan]):
         top, left, bottom, right = plan.box.unbind()
         # Two products with matrices of a fixed shape: a size that is drawn would make the host wait for a device, and
         # make a graph for each size.
-        with torch.autocast(x.device.type, enabled=False):
+        with at_full_precision(x.device):
             rows, columns = _resizing(partner, -2, top, bottom), _resizing(partner, -1, left, right)
             small = rows @ partner @ columns.T
         return paste(x, small.to(x.dtype), plan.box)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal._typing import Batch, Model
-from vicinal.objectives.forward import evaluating, layouts, locate, unwrap
+from vicinal.objectives.forward import at_full_precision, evaluating, layouts, locate, unwrap
 
 
 def head_name(model: Model) -> str:
@@ -63,7 +63,7 @@ def head_weight(model: Model) -> Tensor | None:
     # Adapters add to the matrix or rescale it, each in its own way. What they make of unit vectors is the same for all.
     kind = weight.dtype if weight.is_floating_point() else None  # quantised ones have integers
     units = torch.eye(int(base.in_features), device=weight.device, dtype=kind)
-    with torch.no_grad(), evaluating(head), torch.autocast(weight.device.type, enabled=False):
+    with torch.no_grad(), evaluating(head), at_full_precision(weight.device):
         return (head(units) - head(torch.zeros_like(units[:1]))).T
 
 

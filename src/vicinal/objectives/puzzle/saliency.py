@@ -12,7 +12,7 @@ from torch import Tensor
 from vicinal import losses
 from vicinal._arrays import at_least_float32
 from vicinal._typing import Batch, Model
-from vicinal.objectives.forward import call, evaluating, mixed_input, unwrap, with_input
+from vicinal.objectives.forward import at_full_precision, call, evaluating, mixed_input, unwrap, with_input
 
 
 def saliency(model: Model, x: Batch, y: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
@@ -132,7 +132,7 @@ def _scaled_slope(logits: Tensor, y: Tensor, *, label_smoothing: float, together
     depend on all samples, so that one number is for all.
     """
     z = at_least_float32(logits.detach()).requires_grad_()
-    with torch.autocast(z.device.type, enabled=False):
+    with at_full_precision(z.device):
         (slope,) = torch.autograd.grad(losses.loss(z, y, label_smoothing=label_smoothing).sum(), z)
     largest = slope.abs().flatten(1).amax(1) if slope.ndim > 1 else slope.abs()
     level = largest.amax().expand_as(largest) if together else largest
