@@ -147,8 +147,7 @@ class Objective(ABC):
     def draw_ahead(self, x: Batch, y: Tensor, step: Step, model: Model | None = None) -> Callable[[], object] | None:
         """Return what draws the plan or the noise of this step; None: nothing is, or it is drawn in the step.
 
-        A loop calls it without a model, with the batch on the CPU, and draws on any thread. What is drawn is passed on
-        in the step.
+        A loop gives the batch on the CPU and no model, and draws on any thread. What is drawn is passed on in the step.
         """
         return None
 

@@ -66,7 +66,7 @@ class RandomChoice(Objective):
         """Return what draws for the objective that is drawn, with its number."""
         k = self._chosen(step)
         draw = self.objectives[k].draw_ahead(x, y, step, model)
-        if draw is None:  # without a model the step draws again, from where its generator starts
+        if draw is None:  # for a loop, whose step draws again from where its generator starts
             return None if model is None else lambda: (k, None)
         return lambda: (k, draw())
 

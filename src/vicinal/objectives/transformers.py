@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +51,7 @@ def head_weight(model: Model) -> Tensor | None:
     """Return the matrix of the linear head, with what an adapter makes of it; None where the head has none."""
     parent, key = locate(model, head_name(model))
     head = parent.get_submodule(key)
-    base = _base_layer(head)
+    base: Any = _base_layer(head)
     weight = getattr(base, "weight", None)
     if not isinstance(weight, Tensor):
         return None
@@ -62,9 +63,10 @@ def head_weight(model: Model) -> Tensor | None:
         return weight.detach()
     # Adapters add to the matrix or rescale it, each in its own way. What they make of unit vectors is the same for all.
     kind = weight.dtype if weight.is_floating_point() else None  # quantised ones have integers
-    units = torch.eye(int(base.in_features), device=weight.device, dtype=kind)
+    units = torch.eye(base.in_features, device=weight.device, dtype=kind)
     with torch.no_grad(), evaluating(head), at_full_precision(weight.device):
-        return (head(units) - head(torch.zeros_like(units[:1]))).T
+        matrix: Tensor = head(units) - head(torch.zeros_like(units[:1]))
+    return matrix.T
 
 
 def feeds_head(model: Model, name: str) -> bool:
@@ -248,7 +250,7 @@ def _words(model: Model, modules: Mapping[str, nn.Module]) -> str | None:
     same = [n for n, m in every if m is table or (isinstance(m, nn.Embedding) and m.weight is weight)]
     if not same:
         return None
-    name = same[-1].replace("_orig_mod.", "")
+    name: str = same[-1].replace("_orig_mod.", "")
     while name.endswith(".base_layer"):  # inside an adapter, which adds to what the table returns
         name = name.removesuffix(".base_layer")
     return name

@@ -44,11 +44,11 @@ def test_directions_are_those_of_the_gradient_by_autograd(n, k, scale, seed):
     logits = (scale * torch.randn(n, k, generator=g, dtype=torch.float64)).requires_grad_()
     labels = torch.randint(k, (n,), generator=g)
     F.cross_entropy(logits, labels, reduction="sum").backward()
-    torch.testing.assert_close(directions(logits.detach(), labels), F.normalize(logits.grad, dim=1))
-    p = logits.detach().softmax(1)
-    torch.testing.assert_close(
-        directions(logits.detach(), labels).abs(), F.normalize((p - F.one_hot(labels, k)).abs(), dim=1)
-    )
+    digits = logits.grad.norm(dim=1) > 1e-6  # below, autograd's own 1 - p has too few to compare with
+    found, by_autograd = directions(logits.detach(), labels)[digits], logits.grad[digits]
+    torch.testing.assert_close(found, F.normalize(by_autograd, dim=1))
+    of_softmax = (logits.detach().softmax(1) - F.one_hot(labels, k)).abs()[digits]
+    torch.testing.assert_close(found.abs(), F.normalize(of_softmax, dim=1))
 
 
 def test_directions_survive_any_confidence():

@@ -41,7 +41,7 @@ from vicinal import _random, losses
 from vicinal._arrays import at_least_float32
 from vicinal._checks import ArgumentError, choice, freeze, number
 from vicinal._typing import Batch, Model, Step
-from vicinal.mixing import mix, move, sent
+from vicinal.mixing import fetched, mix, move, sent
 from vicinal.objectives.base import Objective, checked_fields, mean_loss, row_weights
 from vicinal.objectives.forward import call, has_float64, untraced
 from vicinal.objectives.guided.aum import AUM
@@ -298,8 +298,9 @@ class BoundGuidedMixup(Objective):
         query = [(high == category).nonzero()[:, 0] for category in (False, True)]
         toward = labels = None
         if spec.partner == "saliency":
-            labels = y.to(home)
-            toward = directions(logits.detach().to(home), labels.long())
+            given = logits.detach()
+            given, labels = (given, y.to(home)) if given.device == home else fetched([given, losses.host_copy(y)])
+            toward = directions(given, labels.long())
         if spec.pool == "set":
             members = self._categories(home)
             index, *query = move([index, *query], home)
