@@ -25,8 +25,12 @@ PARTS = ("train", "val", "test")
 
 #: So many random subsets are drawn in search of one that has every class.
 _REDRAWS = 1000
-#: A class that can give less than this part of its share to held-out sets, of at least so many samples, lowers theirs.
-_NEARLY, _FEWEST_DUE, _ROUNDS = 0.98, 20, 12
+#: A class of which fewer samples are due to held-out sets does not lower the share of the others.
+_FEWEST_DUE = 20
+#: A group so many times as large as what a held-out set is due is in training.
+_TOO_LARGE = 2
+#: At most this share of the groups that are not too large is held out.
+_MOST_HELD_OUT = 0.5
 #: Samples that are put into the order of classes at a time.
 _ROWS = 2**17
 
@@ -119,10 +123,10 @@ def grouped_split(
     """Split positions 0 … n-1 into train, val and test with each group on one side.
 
     Each class gives each split its share of samples, as near as whole groups allow. Groups of one class and size are
-    dealt out by the shares. What is left of them goes where most samples are due, large groups first. Groups of
-    the smallest size make up for what is still due. Where a class cannot give its share, because most of its samples
-    are in one group, the others give less, too. A group counts as its most frequent class. With groups of one
-    sample each it is the split of `stratified_split`.
+    dealt out by the shares, and what is left of them goes where most samples are due, large groups first. Groups too
+    large to hold out are in training, and smaller ones of their class make up for them. Where these are too few, the
+    other classes give less, too. A group counts as its most frequent class. With groups of one sample each it is the
+    split of `stratified_split`.
 
     Parameters
     ----------
@@ -151,57 +155,61 @@ def grouped_split(
         large = members[~alone]
         members[len(large) :] = members[alone]
         members[: len(large)] = large[np.argsort(-sizes[large], kind="stable")]
-    for _ in range(_ROUNDS):
-        part_of_group, kept = _dealt(by_class, sizes, val, test)
-        if kept > _NEARLY:
-            break
-        val, test = kept * val, kept * test  # a class cannot give its share: the others give less, so theirs stay
+    buckets = [_buckets(sizes[members]) for members in by_class]
+    rates = [_held_out_rate(of_class, val, test) for of_class in buckets]
+    kept = min([1.0, *(_MOST_HELD_OUT / rate for rate in rates if rate)])
+    part_of_group = np.zeros(n_groups, np.int8)
+    for members, of_class in zip(by_class, buckets, strict=True):
+        _deal(part_of_group, members, of_class, kept * val, kept * test)
     part_of_each = part_of_group[group]
     return {name: as_positions(np.flatnonzero(part_of_each == k)) for k, name in enumerate(PARTS)}
 
 
-def _dealt(by_class: Sequence[Positions], sizes: Positions, val: float, test: float) -> tuple[NDArray[np.int8], float]:
-    """Return the split of each group, and what part of its share the class that gives least could give."""
-    part_of_group, kept = np.zeros(len(sizes), np.int8), 1.0
-    for members in by_class:
-        n_large = int(np.searchsorted(-sizes[members], -1))
-        n = int(sizes[members[:n_large]].sum(dtype=np.int64)) + len(members) - n_large
-        due = {1: val * n, 2: test * n}
-        due[0] = n - due[1] - due[2]
-        ends = np.flatnonzero(np.diff(sizes[members[:n_large]])) + 1
-        buckets = [part for part in np.split(members, [*ends.tolist(), n_large]) if len(part)]
-        for i, bucket in enumerate(buckets):
-            size, n_here = int(sizes[bucket[0]]), len(bucket)
-            n_each = {k: math.floor(share * n_here) for k, share in ((2, test), (1, val), (0, 1 - val - test))}
-            if i == len(buckets) - 1 > 0:
-                # The smallest groups make up for what the large ones left, but most of them stay in training.
-                held_out = max(due[1], 0) + max(due[2], 0)
-                most = max(n_here // 2, n_each[1] + n_each[2])
-                share = min(1.0, most * size / held_out) if held_out else 0.0
-                n_each = {k: min(math.floor(share * max(due[k], 0) / size), n_here) for k in (2, 1)}
-                n_each[0] = n_here - min(n_here, math.ceil(share * held_out / size))
-            for k in _left_over(due, n_each, size, n_here):
-                n_each[k] += 1
-            for k, some in zip((2, 1, 0), np.split(bucket, np.cumsum([n_each[2], n_each[1]])), strict=True):
-                part_of_group[some] = k
-            for k in due:
-                due[k] -= size * n_each[k]
-        given = 1 - (due[1] + due[2]) / (n * (val + test)) if val + test else 1.0
-        if due[0] < 0 and n * (val + test) > _FEWEST_DUE:
-            kept = min(kept, max(given, 0.0))
-        _keep_a_group_in_each(part_of_group, members, val, test)
-    return part_of_group, kept
+def _buckets(sizes: Positions) -> list[tuple[int, int]]:
+    """Return each size of groups and how many have it, from sizes that fall; those of one sample are not sorted."""
+    n_large = int(np.searchsorted(-sizes, -1))
+    values, counts = np.unique(sizes[:n_large], return_counts=True)
+    alone = [(1, len(sizes) - n_large)] if n_large < len(sizes) else []
+    return [*zip(values[::-1].tolist(), counts[::-1].tolist(), strict=True), *alone]
 
 
-def _left_over(due: dict[int, float], n_each: dict[int, int], size: int, n: int) -> list[int]:
-    """Return the splits of the groups that shares leave over, each where most samples are due."""
-    rest = {k: samples - size * n_each[k] for k, samples in due.items()}
-    chosen = []
-    for _ in range(n - sum(n_each.values())):
-        k = max(rest, key=lambda part: (rest[part], -part))
-        rest[k] -= size
-        chosen.append(k)
-    return chosen
+def _too_large(buckets: Sequence[tuple[int, int]], val: float, test: float) -> int:
+    """Return how many of the first buckets have groups that are too large to hold out; not all."""
+    most = _TOO_LARGE * max(val, test) * sum(size * count for size, count in buckets)
+    first = sum(size > most for size, _ in buckets)
+    return first if first < len(buckets) else 0
+
+
+def _held_out_rate(buckets: Sequence[tuple[int, int]], val: float, test: float) -> float:
+    """Return what share of the groups that are not too large must be held out, so that their class gives its share."""
+    n = sum(size * count for size, count in buckets)
+    smaller = sum(size * count for size, count in buckets[_too_large(buckets, val, test) :])
+    due = (val + test) * n
+    return 0.0 if smaller == n or due <= _FEWEST_DUE else due / smaller
+
+
+def _deal(
+    part_of_group: NDArray[np.int8], members: Positions, buckets: Sequence[tuple[int, int]], val: float, test: float
+) -> None:
+    """Give the groups of a class, from the largest to the smallest, to the splits."""
+    large = _too_large(buckets, val, test)
+    n, start = sum(size * count for size, count in buckets), sum(count for _, count in buckets[:large])
+    times = n / sum(size * count for size, count in buckets[large:])  # the smaller ones make up for the large ones
+    times = min(times, _MOST_HELD_OUT / (val + test)) if times > 1 and val + test else times
+    shares = {2: times * test, 1: times * val, 0: 1 - times * (val + test)}
+    due = dict.fromkeys(shares, 0.0)  # of the groups so far, so that each split has groups of all sizes
+    for size, count in buckets[large:]:
+        n_each = {k: math.floor(share * count) for k, share in shares.items()}
+        due = {k: due[k] + size * (share * count - n_each[k]) for k, share in shares.items()}
+        for _ in range(count - sum(n_each.values())):
+            k = max(due, key=lambda part: (due[part], -part))
+            n_each[k], due[k] = n_each[k] + 1, due[k] - size
+        for k, some in zip(
+            shares, np.split(members[start : start + count], np.cumsum(list(n_each.values()))), strict=False
+        ):
+            part_of_group[some] = k
+        start += count
+    _keep_a_group_in_each(part_of_group, members, val, test)
 
 
 def _keep_a_group_in_each(part_of_group: NDArray[np.int8], members: Positions, val: float, test: float) -> None:
