@@ -8,6 +8,7 @@ is recognised without importing it.
 from __future__ import annotations
 
 import sys
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -36,9 +37,13 @@ def as_array(name: str, value: object) -> Values:
     if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
         n = int(np.ma.getmaskarray(value).sum())
         raise ValueError(f"{name} has {n:,} masked value{'s' * (n > 1)}: leave these samples out")
+    if hasattr(value, "collect_schema") and hasattr(value, "collect"):
+        value = value.collect()  # polars reads a lazy frame only now
+    if n := _n_missing(value):
+        raise ValueError(f"{name} has {n:,} missing value{'s' * (n > 1)}: leave these samples out")
     array = np.asarray(value)
     if array.dtype == object:
-        array = _plain_numbers(name, array)
+        array = _plain_numbers(name, _stacked(array))
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold numbers, got an array of {array.dtype}")
     if not array.dtype.isnative:
@@ -48,11 +53,36 @@ def as_array(name: str, value: object) -> Values:
     return array
 
 
+def _n_missing(value: object) -> int:
+    """Return how many values a column of polars or pyarrow, or a nullable one of pandas, lacks; numpy knows none."""
+    count = getattr(value, "null_count", None)
+    if isinstance(count, Integral):
+        return int(count)
+    if callable(count):
+        found = count()
+        return int(found) if isinstance(found, Integral) else 0
+    mask = getattr(getattr(value, "array", None), "isna", None)
+    nullable = mask is not None and not isinstance(getattr(value, "dtype", None), np.dtype)
+    return int(np.sum(mask())) if nullable and mask is not None else 0
+
+
+def _stacked(objects: Values) -> Values:
+    """Return a column of equally long lists, as Arrow and polars have them, as a matrix."""
+    rows = [*objects] if objects.ndim == 1 else []
+    if (
+        rows
+        and all(isinstance(row, list | tuple | np.ndarray) for row in rows)
+        and len({len(row) for row in rows}) == 1
+    ):
+        return np.array([list(row) for row in rows], object)
+    return objects
+
+
 def _plain_numbers(name: str, objects: Values) -> Values:
     """Return objects that are numbers, as frames with nullable or Arrow columns give them, as integers or floats."""
     whole = True
     for place, each in np.ndenumerate(objects):
-        if not isinstance(each, Real | np.number | np.bool_):
+        if not isinstance(each, Real | Decimal | np.number | np.bool_):
             got = "a missing value" if each is None or type(each).__name__ == "NAType" else f"{each!r}"
             raise TypeError(f"{name} must hold numbers, got {got} at {list(place)}")
         whole = whole and isinstance(each, Integral | np.bool_) and abs(int(each)) < 2**63

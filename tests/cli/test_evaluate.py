@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,15 @@ def test_a_run(trained: Path, tmp_path: Path) -> None:
         assert result["sets"]["test"]["after"]["ece"]["value"] == pytest.approx(wanted.ece.value)
     assert "ECE (4 bins)" in vicinal("evaluate", trained, "--bins", 4, "--report", tmp_path / "r.html").out
     assert (tmp_path / "r.html").exists()
+
+
+def test_a_run_without_its_config_is_no_folder_of_predictions(trained: Path, table: Path, tmp_path: Path) -> None:
+    """Its predictions are tables, which would be measured as one file."""
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "config.json").unlink()
+    assert "config.json is gone" in refused("evaluate", tmp_path / "run")
+    (tmp_path / "run" / "model.safetensors").unlink()
+    assert "model.safetensors is gone; start the run again" in refused("evaluate", tmp_path / "run", table)
 
 
 def test_a_run_of_two_classes_says_how_it_ranks(trained: Path) -> None:

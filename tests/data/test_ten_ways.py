@@ -13,6 +13,7 @@ import pyarrow.ipc as ipc
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.dataset import dataset
 
 from vicinal.data import load, read
 
@@ -77,7 +78,12 @@ def ways(folder: Path) -> dict[str, object]:
     pq.write_table(views, folder / "views.parquet")
     (folder / "excel.csv").write_text("sep=;\r\n" + frame.to_csv(index=False, sep=";"))
     text.to_excel(folder / "text-dates.xlsx", index=False)
-    made = ["unmarked.csv", "big-endian.csv", "views.parquet"]
+    frame.to_csv(folder / "hive.csv", index=False, na_rep="\\N")
+    flags = frame["done"].map({True: "TRUE", False: "FALSE"})
+    frame.assign(done=flags).to_csv(folder / "r.csv", index=False, date_format="%d/%m/%Y")
+    stamps = frame["when"].astype("datetime64[ms]").astype("int64")
+    frame.assign(when=stamps).to_json(folder / "epoch.jsonl", orient="records", lines=True)
+    made = ["hive.csv", "r.csv", "epoch.jsonl", "unmarked.csv", "big-endian.csv", "views.parquet"]
     made += ["stripes.orc", "frame.feather", "file.arrow", "stream.arrows", "zipped.csv.zip", "utf16.tsv", "utf32.csv"]
     made += [
         "excel.csv",
@@ -95,6 +101,7 @@ def ways(folder: Path) -> dict[str, object]:
     others = {"nullable": frame.convert_dtypes(), "arrow-backed": frame.convert_dtypes(dtype_backend="pyarrow")}
     codes = views["colour"].combine_chunks().cast(pa.string()).dictionary_encode()
     codes = pa.DictionaryArray.from_arrays(codes.indices, codes.dictionary.cast(pa.string_view()))  # as polars has it
+    others |= {"data set": dataset(folder / "typed.parquet")}
     others |= {"views": views, "view categories": views.set_column(2, "colour", codes)}
     return {**paths, **others, "frame": frame, "index": shuffled, "arrow": arrow, "stream": Stream(arrow)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import unicodedata
 import uuid
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +95,9 @@ def test_an_order_that_nothing_tells_is_said_and_an_option_fixes_it(tmp_path):
     path = written(tmp_path / "d.csv", frame)
     task = load(path)
     assert any("'02/02/2020'" in n or "begins with the day or the month" in n for n in task.notes)
-    assert column(task, "when").day_first is None
+    assert column(task, "when").day_first is False  # as it was read, which new data must agree with
+    with pytest.raises(ValueError, match="no date in the order of the others: '31/07/2020'"):
+        read(written(tmp_path / "n.csv", {"when": ["31/07/2020"] * 9, "x": 1}), task.preprocessing)
     fixed = load(path, ReadOptions(day_first=True))
     assert column(fixed, "when").day_first is True
     assert not any("begins with the day or the month" in note for note in fixed.notes)
@@ -123,6 +126,25 @@ def test_eight_digits_are_a_date_and_said(tmp_path, typed):
     task = load(path)
     assert isinstance(column(task, "when"), Date)
     assert any("20200131" in note for note in task.notes)
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["%a, %d %b %Y 00:00:00 GMT", "%A %d %B %Y", "%d.%m.%Y, %H:%M", "%Y-%m-%dT%H:%M:%S+00", "%b %d %Y", "milliseconds"],
+)
+def test_dates_of_mails_logs_and_json(tmp_path, form):
+    days = DAYS.strftime(form) if form != "milliseconds" else DAYS.as_unit("ms").astype("int64")
+    x = np.arange(400) % 7
+    iso = load(written(tmp_path / "iso.csv", {"when": DAYS.strftime("%Y-%m-%d"), "x": x, "label": label()}))
+    task = load(written(tmp_path / "d.csv", {"when": days, "x": x, "label": label()}))
+    assert task.train._items.equal(iso.train._items)
+    assert read(tmp_path / "d.csv", iso.preprocessing)._items.equal(iso.train._items)
+
+
+def test_periods_of_pandas_are_dates():
+    frame = pd.DataFrame({"when": DAYS, "x": np.arange(400) % 7, "label": label()})
+    periods = frame.assign(when=frame["when"].dt.to_period("D"))
+    assert load(periods).train._items.equal(load(frame).train._items)
 
 
 def test_numbers_that_are_no_dates_stay_numbers(tmp_path):
@@ -167,6 +189,42 @@ def test_what_no_cell_tells_is_said_and_an_option_fixes_it(tmp_path):
     assert not any("no cell tells" in note for note in fixed.notes)
 
 
+@pytest.mark.parametrize("mark", [",", "."])
+@pytest.mark.parametrize("end", ["", " sq. ft."])
+def test_whole_numbers_below_1000_tell_what_marks_are(tmp_path, mark, end):
+    """Numbers with three decimals are hardly whole, and many of them do not all end in three digits."""
+    values = [k * k for k in range(1, 101)]
+    cells = [f"{value:,}".replace(",", mark) + end for value in values]
+    task = load(written(tmp_path / "t.csv", {"v": cells, "label": label(100)}))
+    assert column(task, "v").seen == (1, 10_000)
+    assert any("below 1000 have no mark" in note and "decimal=" in note for note in task.notes)
+    years = [*cells[50:], *["1987" + end] * 50]  # which speak against thousands
+    task = load(written(tmp_path / "y.csv", {"v": years, "label": label(100)}))
+    assert any("no cell tells" in note for note in task.notes)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["US$1,200.50", "R$ 12", "Rs. 3"], [1200.5, 12, 3]),
+        (["5 EUR", "5 €", "€5"], [5, 5, 5]),
+        (["–5.5", "‐2", "-1"], [-5.5, -2, -1]),
+        (["3 sq. ft.", "4 sq. ft.", "5 sq ft"], [3, 4, np.nan]),
+        (["2 lakh", "3 crore", "1.5K"], [2e5, 3e7, 1500]),
+        (["1,234e3", "1,5e0", "2"], [np.nan, np.nan, 2]),
+    ],
+)
+def test_signs_of_money_dashes_and_multiples(cells, values):
+    unit = "sq. ft" if "sq" in cells[0] else ""
+    np.testing.assert_allclose(read_numbers(pa.array(cells), NumberFormat(unit=unit)).values, values)
+
+
+def test_a_number_before_an_exponent_has_decimals(tmp_path):
+    cells = [f"{k + 1},234e2" for k in range(100)]
+    task = load(written(tmp_path / "e.csv", {"v": cells, "label": label(100)}))
+    assert column(task, "v").seen == pytest.approx((123.4, 10_023.4))
+
+
 def test_the_last_rows_decide_too(tmp_path, monkeypatch):
     monkeypatch.setattr("vicinal.tables.base.ROWS", 64)
     cells = [f"{k % 900 + 1}.{100 + k % 800}" for k in range(500)] + ["1.234,5"]
@@ -186,6 +244,19 @@ def test_text_in_a_numeric_column_is_missing_whatever_its_share(tmp_path, share,
     found = column(task, "x")
     assert isinstance(found, Number)
     assert found.missing
+
+
+@pytest.mark.parametrize("share", [0.08, 0.12, 0.4])
+def test_comments_in_a_column_of_whole_numbers_are_missing_whatever_their_share(tmp_path, share):
+    random = np.random.default_rng(0)
+    x = random.permutation(2000)[:600].astype(object)
+    gone = np.flatnonzero(random.random(600) < share)
+    x[gone] = [f"see note {k}" for k in gone]
+    task = load(written(tmp_path / "t.csv", {"x": x, "z": np.arange(600) % 11, "label": label(600)}))
+    assert isinstance(column(task, "x"), Number)
+    codes = [f"A/{k} {k * 37 % 977}" if k % 3 == 0 else str(k * 7919 % 100_003) for k in range(600)]
+    task = load(written(tmp_path / "i.csv", {"ticket": codes, "z": np.arange(600) % 11, "label": label(600)}))
+    assert any("left out: 'ticket' (identifiers" in note for note in task.notes)
 
 
 def test_few_codes_of_letters_and_digits_are_categories(tmp_path):
@@ -260,6 +331,17 @@ def test_one_name_for_a_class_however_it_is_written(tmp_path):
     table = pa.table({"x": np.arange(80.0) % 7, "label": pa.array([b"high", b"low"] * 40, pa.binary())})
     pq.write_table(table, tmp_path / "b.parquet")
     assert load(tmp_path / "b.parquet").classes == ("high", "low")
+
+
+def test_true_and_false_are_one_class_whoever_writes_them(tmp_path):
+    names = ["TRUE", "true", "True", "FALSE", "false", "False"] * 20
+    task = load(written(tmp_path / "b.csv", {"x": np.arange(120) % 7, "label": names}))
+    assert task.classes == ("False", "True")
+    assert any("are one class, 'True'" in note for note in task.notes)
+    typed = pa.table({"x": np.arange(120) % 7, "label": [name.lower() == "true" for name in names]})
+    assert load(typed).train.labels == task.train.labels
+    exact = pa.table({"x": np.arange(80) % 7, "label": pa.array([Decimal("2.50"), Decimal("1.0")] * 40)})
+    assert load(exact).classes == ("1", "2.5")
 
 
 def test_large_integers_of_json_lines_stay_exact(tmp_path):

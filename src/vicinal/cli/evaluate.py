@@ -14,7 +14,7 @@ from vicinal._checks import Argument, Sentence
 from vicinal.cli.console import Console, percent
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.help import command_line
-from vicinal.cli.inputs import CONFIG, check_source
+from vicinal.cli.inputs import OF_A_RUN, check_source
 from vicinal.cli.options import (
     Common,
     FileOptions,
@@ -175,7 +175,7 @@ def _is_run(path: Path) -> bool:
         return False
     from vicinal.tables import is_table
 
-    return (path / CONFIG).exists() or not any(is_table(entry) for entry in path.iterdir())
+    return any((path / name).exists() for name in OF_A_RUN) or not any(is_table(entry) for entry in path.iterdir())
 
 
 def _is_multilabel(run: Path, console: Console) -> bool:

@@ -9,6 +9,8 @@ from vicinal._remote import is_remote
 
 #: What every run has. `vicinal.runs.layout` lists all names, and costs the import of torch.
 CONFIG = "config.json"
+#: What a finished one has besides: a folder with one of these is a run, of which a file may be gone.
+OF_A_RUN = (CONFIG, "model.json", "evaluation.json", "experiment.json")
 
 
 def check_run(path: Path) -> None:

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import reprlib
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -332,9 +331,7 @@ class Category:
         """Write the column as numbers into `out` `[M, width]`, which holds zeros."""
         place, values = distinct(chunk[self.name])
         position = {value: k for k, value in enumerate(self.values)}
-        names = [
-            _spelled(name, position) for name in (*names_of(values), "")
-        ]  # a missing value's place is -1, the last
+        names = [*names_of(values), ""]  # a missing value's place is -1, the last
         position[""] = len(self.values) if self.missing else -1
         other = len(self.values) + self.missing if self.pooled else -1
         columns = np.array([position.get(name, other) for name in names], np.intp)[place]
@@ -371,13 +368,6 @@ class Category:
             **({"pooled": True} if self.pooled else {}),
             **({"rarer": list(self.rarer)} if self.rarer else {}),
         }
-
-
-def _spelled(name: str, known: Mapping[str, int]) -> str:
-    """Return true and false as training rows had them: programs write them in capitals or not."""
-    if name in known or name.lower() not in ("true", "false"):
-        return name
-    return next((other for other in (name.lower(), name.upper(), name.capitalize()) if other in known), name)
 
 
 #: How one column is encoded.

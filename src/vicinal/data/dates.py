@@ -26,8 +26,18 @@ dec dez dic déc"""
 _MONTHS = {name: k for k, names in enumerate(_NAMES.split("|"), start=1) for name in names.split()}
 _TIME = re.compile(
     r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?"
-    r"(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?(?: ?(?:Z|UTC|(?P<zone>[+-]\d{2}:?\d{2})))?"
+    r"(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?(?: ?(?:Z|UTC|GMT|(?P<zone>[+-]\d{2}(?::?\d{2})?)))?"
 )
+#: How days of the week begin in English, German, French, Spanish, Italian and Dutch.
+_WEEKDAYS = frozenset(
+    """mon tue wed thu fri sat sun mo di mi do fr sa so die mit don fre sam son lun mar mer jeu ven dim mié mie jue vie
+    sáb sab dom gio maa din woe vri zat zon""".split()  # noqa: SIM905 (shorter)
+)
+#: A day of the week before a date.
+_WEEKDAY = re.compile(r"([^\W\d_]{2,10})\.?,? +(?=\d|[^\W\d_]+ \d)")
+#: Milliseconds since 1970, as JSON has dates, from 2001 to 2103.
+_EPOCH = re.compile(r"[1-4]\d{12}")
+_DAY_MS = 86_400_000
 #: Year, month and day; the numbers that have an order of their own; a month by its name.
 _ISO = re.compile(r"(?P<year>\d{4})(?:(?P<by>[-/.])(?P<month>\d{1,2})(?P=by)|(?P<joined>\d{2}))(?P<day>\d{1,2})")
 _NUMBERED = re.compile(r"(?P<first>\d{1,2})(?P<by>[-/.]|\. )(?P<second>\d{1,2})(?P=by)(?P<year>\d{4}|\d{2})")
@@ -85,7 +95,9 @@ class DateEvidence:
     dotted: int = 0
     """Cells with dots, which stand behind the day in most countries that write them."""
     compact: int = 0
-    """Numbers such as 20200131."""
+    """Numbers such as 20200131, and milliseconds since 1970 at midnight."""
+    milliseconds: bool = False
+    """Whether they are the second."""
     others: Counter[str] = field(default_factory=Counter)
     """Cells that are neither dates nor marked as missing, the first few different ones."""
     example: str = ""
@@ -145,7 +157,8 @@ def day_first_of(evidence: Mapping[str, DateEvidence], given: bool | None) -> di
 def order_notes(name: str, one: DateEvidence, order: bool | None, given: bool) -> list[str]:
     """Return what was assumed of a column of dates, one sentence each."""
     if one.compact:
-        return [f"column {name!r} is read as dates, written like 20200131"]
+        how = "milliseconds since 1970" if one.milliseconds else "written like 20200131"
+        return [f"column {name!r} is read as dates, {how}"]
     if given or not (one.either or one.day_first or one.month_first):
         return []
     day_first = bool(order)
@@ -162,6 +175,16 @@ def order_notes(name: str, one: DateEvidence, order: bool | None, given: bool) -
     against = one.month_first if day_first else one.day_first
     said = f"column {name!r}: dates begin with the {'day' if day_first else 'month'}"
     return [said + (f", and {against:,} that cannot are missing" if against else "")]
+
+
+def valid_milliseconds(values: Floats) -> Mask:
+    """Return which numbers are dates as milliseconds since 1970, at midnight: a number by chance hardly is.
+
+    >>> valid_milliseconds(np.array([1614556800000.0, 1614556800001.0, 0.0])).tolist()
+    [True, False, False]
+    """
+    valid: Mask = (values >= 1e12) & (values < 5e12) & (values % _DAY_MS == 0)
+    return valid
 
 
 def valid_compact(values: Floats) -> Mask:
@@ -237,11 +260,22 @@ def _stamp(text: str) -> _Stamp | None:
     if time is not None:
         moment = _time_of_day(time)
         return None if moment is None else _Stamp(moment, moment, is_time=True)
+    if _EPOCH.fullmatch(text):
+        return _Stamp(1000 * int(text), 1000 * int(text))
+    stamp = _dated(text)
+    # The month comes first: mar is March, and Tuesday in French.
+    if stamp is None and (weekday := _WEEKDAY.match(text)) and weekday[1].casefold()[:3] in _WEEKDAYS:
+        return _dated(text[weekday.end() :])
+    return stamp
+
+
+def _dated(text: str) -> _Stamp | None:
+    """Return a date, with a time of day or without, as `_stamp` does."""
     for pattern in (_ISO, _NUMBERED, _NAMED):
         found = pattern.match(text)
         if found is None:
             continue
-        rest = text[found.end() :].lstrip(" T") if text[found.end() :][:1] in ("", " ", "T") else "x"
+        rest = text[found.end() :].lstrip(" T,") if text[found.end() :][:1] in ("", " ", "T", ",") else "x"
         clock = _TIME.fullmatch(rest)
         moment = 0 if not rest else None if clock is None else _time_of_day(clock)
         if moment is None:
@@ -284,6 +318,6 @@ def _time_of_day(time: re.Match[str]) -> int | None:
     if hour > 23 or minute > 59 or second > 59:
         return None
     zone = time["zone"] or "+00:00"
-    offset = (int(zone[1:3]) * 60 + int(zone[-2:])) * (-1 if zone[0] == "-" else 1)
+    offset = (int(zone[1:3]) * 60 + int(zone[3:].lstrip(":") or 0)) * (-1 if zone[0] == "-" else 1)
     fraction = int((time["fraction"] or "0").ljust(6, "0")[:6])
     return ((hour * 60 + minute - offset) * 60 + second) * 1_000_000 + fraction

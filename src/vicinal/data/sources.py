@@ -42,6 +42,8 @@ def open_data(source: object, kind: str | None, options: ReadOptions, target: st
     """
     if hasattr(source, "collect_schema") and hasattr(source, "collect"):
         source = source.collect()  # polars reads a lazy frame only now
+    if hasattr(source, "to_table") and hasattr(source, "scanner"):
+        source = source.to_table()  # a data set of pyarrow
     if hasattr(source, "columns") and hasattr(source, "iloc"):
         return from_frame(cast("pd.DataFrame", source))
     if hasattr(source, "__arrow_c_stream__"):

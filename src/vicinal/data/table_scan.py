@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, require
 from vicinal.data.class_folders import listed
-from vicinal.data.dates import DateEvidence, day_first_of, order_notes, valid_compact
+from vicinal.data.dates import DateEvidence, day_first_of, order_notes, valid_compact, valid_milliseconds
 from vicinal.data.options import ReadOptions
 from vicinal.data.readers import Readers
 from vicinal.data.splitting import Labels, part_numbers, smallest_type
@@ -55,6 +55,8 @@ _MOST_HEADERS = 100
 _MOST_CLASSES = 100_000
 
 _ID_NAME = re.compile(r"(?i)(.*[_ ])?(id|index|idx|nr|no|number|key)|row[_ .]?names?|Unnamed: 0|")
+#: A code in a column of numbers: capitals and digits.
+_CODE = re.compile(r"(?=.*\d)(?=.*[A-Z])[A-Z0-9./ _#-]+")
 #: A column of this name that repeats its values numbers what several rows belong to: a patient, a customer.
 _GROUP_NAME = re.compile(
     r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]|(?i:(.*[_ .-])?(patient|subject|participant|customer|client|user|person|member|"
@@ -195,7 +197,12 @@ class Summary:
             return False
         if len(self.evidence.texts) <= _FEW_TEXTS:
             return True
-        return 2 * self.finite > self._n_without_markers and (self.evidence.fractions or self._distinct_share() <= 0.5)
+        if 2 * self.finite <= self._n_without_markers:
+            return False
+        # Numbers of their own for each row, beside codes such as A/5 21171, are no quantity.
+        codes = sum(_CODE.fullmatch(text) is not None for text in self.evidence.texts)
+        named = 2 * codes > len(self.evidence.texts) and self._distinct_share() > 0.5
+        return self.evidence.fractions or not named
 
     @property
     def _n_without_markers(self) -> int:
@@ -234,7 +241,9 @@ class Summary:
     def _add_numbers(self, values: NDArray[np.float64]) -> None:
         there = values[~np.isnan(values)]
         if self.dates.compact == self.finite and len(there):
-            self.dates.compact += int(valid_compact(there).sum())
+            self.dates.milliseconds = self.dates.milliseconds or bool(valid_milliseconds(there[:1]).all())
+            valid = valid_milliseconds if self.dates.milliseconds else valid_compact
+            self.dates.compact += int(valid(there).sum())
         self.finite += len(there)
         if not len(there):
             self._ids = None if len(values) else self._ids
@@ -389,7 +398,10 @@ class Scan:
         """Return how a column is written, as `column_fit` takes it."""
         summary = self.summaries[name]
         times = 2 * summary.dates.times > (summary.dates.n or summary.n)
-        return {"form": summary.format, "day_first": self.day_first.get(name), "times": times}
+        order = self.day_first.get(name)
+        if order is None and summary.dates.either:  # what was assumed holds for new data, too
+            order = False
+        return {"form": summary.format, "day_first": order, "times": times}
 
     def notes(self) -> list[str]:
         """Return what was assumed of each column, one sentence each."""

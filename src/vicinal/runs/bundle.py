@@ -297,6 +297,8 @@ class Bundle:
         files, record = _record(local_path("run", folder))
         writer = f"vicinal {record['versions'].get('vicinal', '?')}"
         try:
+            if not files.weights.exists():
+                raise DamagedFileError(f"{files.weights} is gone")
             weights = read_tensors(files.weights, expected=record["weights"])[0]
         except DamagedFileError as error:
             raise DamagedFileError(

@@ -256,6 +256,7 @@ class Run:
         return Experiment.from_dict(facts.pop("asked")), facts
 
     def _result(self, recorded: Experiment, facts: Json, n_bins: int) -> RunResult:
+        self._check_files()
         fit = read_sealed(self.files.result)
         history = list(read_history(self.files))
         # Later steps take these for granted; missing here, the file is damaged, and `_whole` says so.
@@ -288,11 +289,16 @@ class Run:
         for path in (self.files.model, self.files.splits):
             if not path.exists():
                 raise DamagedFileError(f"{path} is gone")
-        read_record(self.files)
+        self._check_files()
+        return weights_damage(self.files, read_sealed(self.files.result))
+
+    def _check_files(self) -> None:
+        """Raise if a record or a prediction is gone or damaged; weights, which are large, are checked where used."""
         checksums = self._checksums()
         for name in checksums:
             check_listed(self.path / name, checksums)
-        return weights_damage(self.files, read_sealed(self.files.result))
+        if self.files.model.exists():
+            read_record(self.files)
 
     def _evaluation(self) -> Json:
         return read_sealed(self.files.evaluation)

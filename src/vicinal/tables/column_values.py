@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 LARGEST = float(np.finfo(np.float32).max)
 
 #: Text that people and programs write for a missing value.
-MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "#N/A"})
+MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "#N/A", "\\N"})
 
 #: A column is tried as numbers if these first cells are numbers.
 _LOOK = 16
@@ -35,6 +36,8 @@ _NUMBERS |= {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)\.0*")
 #: What pandas calls an index without a name in Parquet and Arrow files.
 _INDEX = re.compile("__index_level_[0-9]+__")
+#: True and false as R and JSON write them.
+_BOOLEANS = frozenset({"TRUE", "FALSE", "true", "false"})
 _DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]*\s*)$"
 
 Floats = NDArray[np.floating]
@@ -157,20 +160,25 @@ def name_of(value: object) -> str:
     r"""Return a value as the name of a class or category, by the one rule for all commands; `""` where it is None.
 
     Spaces at the ends do not count. A whole number has no decimals, as a number and as text: a file with a missing
-    label holds `1.0` where another holds `1`. Letters are composed (NFC), and bytes are UTF-8; others are written as
-    in Python, so that different bytes stay different names.
+    label holds `1.0` where another holds `1`. True and false are written as in Python, whatever program wrote them.
+    Letters are composed (NFC), and bytes are UTF-8; others are written as in Python, so that different bytes stay
+    different names.
 
-    >>> [name_of(value) for value in (1.0, "1.0", "a ", True, "cafe\u0301", b"high", b"\xff", None)]
+    >>> [name_of(value) for value in (1.0, "1.0", "a ", "TRUE", "cafe\u0301", b"high", b"\xff", None)]
     ['1', '1', 'a', 'True', 'café', 'high', '\\xff', '']
     """
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
+    if isinstance(value, Decimal) and value.is_finite():  # 2.50 is the 2.5 of a file of floats
+        value = format(value.normalize(), "f")
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     name = unicodedata.normalize("NFC", text).strip()
     if _WHOLE.fullmatch(name):
         name = name.partition(".")[0]
+    if name in _BOOLEANS:
+        return name.capitalize()
     return "0" if name == "-0" else name
 
 
@@ -233,7 +241,10 @@ def as_text(column: pa.Array) -> pa.Array:
         name = getattr(column.type, "extension_name", "")
         if name == "arrow.uuid":
             return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
-        column = column.storage.cast(pa.bool_()) if name == "arrow.bool8" else column.storage
+        if name == "pandas.period":  # its storage counts months or days
+            column = pa.array(column.to_pandas().dt.to_timestamp())
+        else:
+            column = column.storage.cast(pa.bool_()) if name == "arrow.bool8" else column.storage
     column = _without_views(column)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):

@@ -40,6 +40,8 @@ _ONE_UNIT = 0.9
 _COUNTED, VARIED = 64, 21
 #: New data show that a decimal mark is not the model's if this share of the doubtful cells speak against it.
 _CONTRARY = 0.05
+#: So many numbers with three digits behind a mark, beside whole ones below 1000, have thousands.
+_MANY_GROUPED = 30
 #: Numbers that programs write for a missing value.
 _SENTINELS = tuple(float(sign * (10**k - 1)) for k in (2, 3, 4, 5, 6) for sign in (-1, 1))
 #: A sentinel occurs in this share of the rows, at least.
@@ -47,18 +49,43 @@ _FEWEST_SENTINELS = 0.005
 #: A longer cell is no number that a person wrote.
 _LONGEST = 80
 
-_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
+_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "₩": "KRW", "₽": "RUB", "₺": "TRY",
+               "₪": "ILS", "₴": "UAH", "฿": "THB", "₫": "VND", "₦": "NGN"}  # fmt: skip
+#: Signs with letters before or after them.
+_SIGNS = {"US$": "USD", "R$": "BRL", "A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "NZ$": "NZD", "HK$": "HKD",
+          "S$": "SGD", "MX$": "MXN", "Rs": "INR", "Rs.": "INR"}  # fmt: skip
 #: Currencies are read where a column has no unit of its own.
-_CODES = frozenset([*_CURRENCIES.values(), "CHF", "CNY", "CAD", "AUD", "SEK", "NOK", "DKK", "PLN", "CZK", "BRL", "MXN"])
+_CODES = frozenset(
+    [
+        *_CURRENCIES.values(),
+        *_SIGNS.values(),
+        "CHF",
+        "CNY",
+        "CAD",
+        "AUD",
+        "SEK",
+        "NOK",
+        "DKK",
+        "PLN",
+        "CZK",
+        "BRL",
+        "MXN",
+        "ZAR",
+    ]
+)
 _MULTIPLIERS = {"k": 1e3, "K": 1e3, "Tsd": 1e3, "thousand": 1e3, "M": 1e6, "MM": 1e6, "mn": 1e6, "Mn": 1e6, "Mio": 1e6,
-                "million": 1e6, "B": 1e9, "bn": 1e9, "Bn": 1e9, "Mrd": 1e9, "billion": 1e9}  # fmt: skip
+                "million": 1e6, "B": 1e9, "bn": 1e9, "Bn": 1e9, "Mrd": 1e9, "billion": 1e9,
+                "lakh": 1e5, "Lakh": 1e5, "lac": 1e5, "crore": 1e7, "Crore": 1e7, "Cr": 1e7}  # fmt: skip
 _MONEY = "".join(_CURRENCIES)
+#: Minus, hyphens and dashes: spreadsheets and word processors put them for one another.
+_MINUS = "\u2010\u2011\u2012\u2013\u2212\uff0d-"
 #: A sign, a currency, digits with marks between them, and what follows.
 _CELL = re.compile(
-    rf"(?P<open>\()?(?P<minus>[+\-−]?)\s?(?P<money>[{_MONEY}]|[A-Z]{{3}}(?=\s))?\s?(?P<inner>[-−]?)"
+    rf"(?P<open>\()?(?P<minus>[+{_MINUS}]?)\s?(?P<money>[A-Z]{{0,2}}[{_MONEY}]|[A-Z]{{3}}(?=\s)|Rs\.?)?"
+    rf"\s?(?P<inner>[{_MINUS}]?)"
     rf"(?P<body>[.,]?\d[\d.,'’\s]*)(?P<exponent>[eE][+-]?\d+)?(?P<after>-(?=\s|$))?(?P<tail>[^\d.,'’\s()][^()]*)?(?P<close>\))?"
 )
-_UNIT = re.compile(r"[^\W\d_][\w/.·²³^]{0,11}|°\s?[CFK]?")
+_UNIT = re.compile(r"[^\W\d_][\w/.·²³^]{0,11}(?: [^\W\d_][\w/.²³]{0,5})?|°\s?[CFK]?")
 #: Digits if the mark of decimals is a point, and if it is a comma. Thousands do not begin with 0.
 _BODIES = {
     mark: re.compile(
@@ -72,6 +99,7 @@ _PLAIN = {
     ".": r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$",
     ",": r"^[+-]?([1-9]\d{0,2}(\.\d{3})+|\d+)(,\d*)?$",
 }
+_LONG = r"^\s*[+-]?\d{4}[^.,]*$"
 _EITHER = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
 
 Floats = NDArray[np.float64]
@@ -145,6 +173,10 @@ class Evidence:
     """Cells that could have either, by their mark: `7.921`, `1,234`."""
     plain: int = 0
     """Numbers without any mark."""
+    short: int = 0
+    """Those of them with at most three digits."""
+    long: int = 0
+    """Those with more, counted where others have marks."""
     units: Counter[str] = field(default_factory=Counter)
     texts: Counter[str] = field(default_factory=Counter)
     """Cells that are no numbers, the first few different ones and all markers."""
@@ -160,8 +192,16 @@ class Evidence:
     """Of the numbers that are no sentinels."""
 
     def own(self) -> str | None:
-        """Return the decimal mark that most certain cells have, None where there is none."""
-        return None if self.comma == self.point == 0 else "," if self.comma > self.point else "."
+        """Return the decimal mark that most certain cells have, None where there is none.
+
+        Where every mark has three digits behind it, and all numbers without one have at most three digits, marks stand
+        between thousands: many decimals would not all have three digits, and hardly be whole.
+        """
+        if self.comma or self.point:
+            return "," if self.comma > self.point else "."
+        mark, n = next(iter(self.either.items()), ("", 0))
+        grouped = len(self.either) == 1 and n >= _MANY_GROUPED and self.short and not self.long
+        return None if not grouped else "," if mark == "." else "."
 
     def own_unit(self) -> str:
         """Return the unit, if nearly all cells that name one name the same."""
@@ -180,6 +220,11 @@ class Evidence:
             if n >= max(2, _FEWEST_SENTINELS * self.n_numbers) and not self.low - far <= value <= self.high + far:
                 return value
         return None
+
+    def _count_digits(self, digits: int, n: int) -> None:
+        """Count `n` numbers without a mark by how many digits they have."""
+        self.short += n * (digits <= 3)
+        self.long += n * (digits > 3)
 
     def add_values(self, values: Floats) -> None:
         """Take numbers as they were read."""
@@ -208,15 +253,16 @@ class Evidence:
             self.examples.setdefault(f"unit {cell.unit}", text)
         if cell.point == cell.comma:
             self.plain += n
-            form = "written" if not text.lstrip("+-").isdigit() else "plain"
+            self._count_digits(sum(map(str.isdigit, text)), n)
+            form = "written" if not _is_plain(text) else "plain"
         elif np.isnan(cell.comma):
             self.point += n
-            form = "point" if cell.by or cell.unit else "plain"
+            form = "point" if cell.by or cell.unit or not _is_plain(text) else "plain"
         elif np.isnan(cell.point):
             self.comma += n
             form = "comma"
         else:
-            form = "." if "." in text else ","
+            form = cell.by
             self.either[form] += n
         self.examples.setdefault(form, text)
 
@@ -239,6 +285,11 @@ class Evidence:
             self.distinct |= other.distinct
         self.fractions = self.fractions or other.fractions
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether a number is written as programs write it, so that nothing was assumed."""
+    return re.fullmatch(_PLAIN["."], text, re.ASCII) is not None
 
 
 def read_numbers(column: pa.Array, form: NumberFormat | None = None, evidence: Evidence | None = None) -> Numbers:
@@ -375,7 +426,7 @@ def _cell(text: str) -> _Cell | None:
     scale, unit = _scale(found["money"], (found["tail"] or "").strip(), body != found["body"])
     if scale is None:
         return None
-    negative = found["open"] == "(" or found["after"] or {found["minus"], found["inner"]} & {"-", "−"}
+    negative = found["open"] == "(" or found["after"] or {found["minus"], found["inner"]} & set(_MINUS)
     values, by = [], ""
     for mark, pattern in _BODIES.items():
         parts = pattern.fullmatch(body)
@@ -383,6 +434,9 @@ def _cell(text: str) -> _Cell | None:
             values.append(np.nan)
             continue
         groups = parts["by"] or parts["pairs"] or ""
+        if groups and found["exponent"]:  # 1,234e5 has decimals: nobody groups the digits before an exponent
+            values.append(np.nan)
+            continue
         by = by or groups
         digits = body.replace(groups, "") if groups else body
         number = float(digits.replace(mark, ".") + (found["exponent"] or ""))
@@ -394,8 +448,9 @@ def _cell(text: str) -> _Cell | None:
 
 def _scale(money: str | None, tail: str, spaced: bool) -> tuple[float | None, str]:
     """Return what a number is multiplied by, None if its end is neither unit nor sign, and its unit."""
-    unit = _CURRENCIES.get(money or "", money or "")
-    if tail and (tail[-1] in _CURRENCIES or re.search(r"\s[A-Z]{3}$", tail)):
+    sign = money or ""
+    unit = _CURRENCIES.get(sign, _SIGNS.get(sign, sign))
+    if tail and (tail[-1] in _CURRENCIES or tail in _CODES or re.search(r"\s[A-Z]{3}$", tail)):
         if unit:
             return None, ""
         cut = -1 if tail[-1] in _CURRENCIES else -3
@@ -434,6 +489,10 @@ def _count_plain(text: pa.Array, values: Floats, evidence: Evidence | None, deci
     marked = compute.match_substring_regex(text, "[.,]")
     n_marked = compute.sum(marked).as_py() or 0
     evidence.plain += len(there) - n_marked
+    if n_marked < len(there) and not (evidence.point or evidence.comma):
+        long = compute.sum(compute.match_substring_regex(text, _LONG)).as_py() or 0
+        evidence.long += long
+        evidence.short += len(there) - n_marked - long
     if not n_marked:
         return
     doubtful = compute.match_substring_regex(compute.utf8_trim_whitespace(text), _EITHER)
@@ -509,15 +568,17 @@ def assumed(name: str, one: Evidence, form: NumberFormat, *, given: bool = False
     notes: list[str] = []
     if form.decimal == "," and one.comma:
         notes.append(f"column {name!r} has decimal commas, as in {one.examples.get('comma', '')!r}")
-    if one.either and not given and one.own() is None:
+    if one.either and not given and not (one.point or one.comma):
         mark = "." if one.either["."] else ","
         cell = one.examples[mark]
         value = _as(form, _cell(cell))[0]
         other = "," if form.decimal == "." else "."
+        why = "no cell tells whether {} has decimals or thousands; it is read as {} ("
+        if one.own() is not None:
+            why = "whole numbers below 1000 have no mark, so {} has thousands; it is read as {} ("
         notes.append(
             Sentence(
-                f"column {name!r}: no cell tells whether {cell!r} has decimals or thousands; ",
-                f"it is read as {value:.12g} (",
+                f"column {name!r}: {why.format(repr(cell), format(value, '.12g'))}",
                 Argument("decimal", other),
                 " reads it the other way)",
             )
