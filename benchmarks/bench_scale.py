@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -52,6 +53,24 @@ def read(folder: Path, mine: list[int]) -> int:
     from vicinal.tables import open_table
 
     return sum(len(c) for k in mine for c in open_table(folder / "table" / f"part-{k}.parquet").chunks())
+
+
+def load(folder: Path, mine: list[int]) -> int:
+    """Load the table to train on; several processes read it together, as under torchrun."""
+    import torch.distributed as dist
+
+    from vicinal import data
+    from vicinal.data.readers import Readers
+
+    world = int(os.environ["WORLD_SIZE"])
+    if not mine:
+        if world > 1:
+            dist.init_process_group("gloo")
+        return 0
+    task = data.load(
+        str(folder / "table"), data.TableOptions(features="standard"), target="y", readers=Readers.joined()
+    )
+    return sum(map(len, (task.train, task.val, task.test))) // world
 
 
 def encode(folder: Path, mine: list[int]) -> int:
@@ -102,7 +121,7 @@ def evaluate(folder: Path, mine: list[int]) -> int:
 
 
 STAGES: dict[str, Callable[[Path, list[int]], int]] = {
-    "read": read, "encode": encode, "train step": step, "predict": predict, "evaluate": evaluate
+    "read": read, "load to train": load, "encode": encode, "train step": step, "predict": predict, "evaluate": evaluate
 }  # fmt: skip
 
 
@@ -120,13 +139,22 @@ def worker(name: str, folder: Path, mine: list[int]) -> None:
 def processes(name: str, folder: Path, n: int) -> tuple[float, int]:
     """Return the seconds that `n` processes take for all shards, and the rows."""
     each = [[k for k in range(SHARDS) if k % n == i] for i in range(n)]
-    given = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    given = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "WORLD_SIZE": str(n),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
     started = [
         subprocess.Popen(
             [sys.executable, "-m", "benchmarks.bench_scale", "--worker", name, "--folder", str(folder),
              "--mine", ",".join(map(str, mine))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=given,
-        ) for mine in each
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**given, "RANK": str(rank)},
+        ) for rank, mine in enumerate(each)
     ]  # fmt: skip
     for one in started:
         assert one.stdout is not None
@@ -228,12 +256,13 @@ def main() -> None:
             rows = []
             for stage in STAGES:
                 times: dict[int, list[float]] = {1: [], 2: []}
+                counts: dict[int, int] = {}
                 for _ in range(given.rounds):
                     for n in times:
-                        seconds, counted = processes(stage, folder, n)
+                        seconds, counts[n] = processes(stage, folder, n)
                         times[n].append(seconds)
                 one, two = (statistics.median(times[n]) for n in (1, 2))
-                rate = [f"{counted / seconds / 1e6:.2f} M" for seconds in (one, two)]
+                rate = [f"{counts[n] / seconds / 1e6:.2f} M" for n, seconds in ((1, one), (2, two))]
                 rows.append([stage, *rate, f"{two / one:.2f}", marked(f"≤ {GOAL:g}", two <= GOAL * one)])
             print(table([f"{given.rows:,} rows", "1 process, rows/s", "2 processes", "time of two", "goal"], rows))
             print()

@@ -5,8 +5,13 @@ from __future__ import annotations
 import http.server
 import json
 import os
-import pickle
+import subprocess
+import sys
 import threading
+import traceback
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -175,6 +180,10 @@ class _Flaky(http.server.BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def _answer(self, *, body):
+        if self.path.startswith("/status/"):
+            type(self).asked += 1
+            self.send_error(int(self.path.removeprefix("/status/")[:3]))
+            return
         if not self.path.startswith("/data.csv"):
             self.send_error(404)
             return
@@ -220,6 +229,21 @@ def test_a_web_server_that_fails_at_times_is_asked_again(web):
         write(f"{web}/out.csv", ["a", "b"], [({}, np.array([[0.5, 0.5]]))])
 
 
+@pytest.mark.parametrize(
+    ("status", "error", "said"),
+    [
+        (401, PermissionError, "credentials of the environment do not allow it"),
+        (403, PermissionError, "credentials of the environment do not allow it"),
+        (410, FileNotFoundError, "there is no file"),
+        (400, OSError, "cannot be used"),
+    ],
+)
+def test_what_another_try_cannot_mend_is_said_at_once(status, error, said, web):
+    with pytest.raises(error, match=said):
+        open_table(f"{web}/status/{status}.csv")
+    assert _Flaky.asked <= 2  # a request for the size, and for its first byte
+
+
 def test_a_server_that_never_answers_is_named(monkeypatch):
     pytest.importorskip("aiohttp")
     monkeypatch.setattr(_remote, "_WAIT", 0.001)
@@ -244,17 +268,103 @@ def test_wrong_credentials_are_an_error_that_does_not_print_them(monkeypatch):
 
     with pytest.raises(PermissionError, match="credentials of the environment do not allow it"):
         _remote._retried(RemotePath("s3://b/x.csv"), denied)
-    with pytest.raises(ValueError, match="a local path, or one of s3://"):
-        as_path("ftp://host/x.csv")
+    for address in ("ftp://host/x.csv", "gcs:/bucket/x.csv", "S3://bucket/x.csv"):
+        with pytest.raises(ValueError, match="a local path, or one of s3://"):
+            as_path(address)
+    assert "a local path, or one of s3://" in refused("evaluate", "abfs://host/x.csv")
+    assert "a local path, or one of s3://" in refused("train", "abfs://host/x.csv", "--target", "y")
 
 
-def test_remote_paths_behave_as_paths(memory):
-    path = as_path(f"{memory}/a/b.csv.gz")
-    assert pickle.loads(pickle.dumps(path)) == path
-    assert isinstance(pickle.loads(pickle.dumps(path)), RemotePath)
-    assert (path.stem, path.suffixes, str(path.with_name("c.csv"))) == ("b.csv", [".csv", ".gz"], f"{memory}/a/c.csv")
-    assert not path.exists()
-    assert not path.parent.is_dir()
-    with pytest.raises(FileNotFoundError):
-        path.open("rb")
-    assert json.dumps(str(path)) == f'"{memory}/a/b.csv.gz"'
+def test_an_error_that_quotes_a_credential_does_not_print_it(monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setattr(_remote, "_WAIT", 0)
+
+    def failing(kind):
+        def request():
+            raise kind(f"the server has {SECRET}, at https://host/x?X-Amz-Signature=abc")
+
+        return request
+
+    for kind in (OSError, PermissionError, NotImplementedError, ValueError):
+        with pytest.raises((OSError, ValueError)) as caught:
+            _remote._retried(RemotePath("s3://b/x.csv"), failing(kind))
+        told = "".join(traceback.format_exception(caught.value))
+        assert SECRET not in told.replace('"the server has {SECRET}', "")
+        assert "Signature=abc" not in str(caught.value)
+    with pytest.raises(KeyError, match="a mistake of ours"):
+        _remote._retried("s3://b/x.csv", lambda: {}["a mistake of ours"])
+
+
+class _Hub(http.server.BaseHTTPRequestHandler):
+    """Answers as the Hugging Face Hub does for one data set of two files."""
+
+    files: ClassVar = {f"data/part-{k}.csv": b"x,y\n" + b"%d,a\n" % k * 100 for k in range(2)}
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        _, _, what = self.path.partition("datasets/user/name")
+        entries = [{"type": "file", "path": p, "size": len(c), "oid": "a" * 40} for p, c in self.files.items()]
+        folder = [{"type": "directory", "path": "data", "oid": "b" * 40}]
+        if what.startswith("/paths-info"):
+            asked = parse_qs(content.decode()).get("paths", [])
+            self._say([one for one in [*entries, *folder] if one["path"] in asked])
+        elif what.startswith("/tree"):
+            self._say(entries if what.partition("?")[0].endswith("data") else folder)
+        elif what.startswith("/resolve"):
+            file = self.files[what.partition("?")[0].split("/", 3)[3]]
+            low, high = (int(n) for n in self.headers["Range"].removeprefix("bytes=").split("-"))
+            self._send(206, file[low : high + 1], {"Content-Range": f"bytes {low}-{high}/{len(file)}"})
+        elif "datasets/user/name" in self.path:
+            self._say({"id": "user/name", "sha": "0" * 40, "private": False, "tags": [], "downloads": 0, "likes": 0})
+        else:
+            self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+
+    do_POST = do_HEAD = do_GET  # noqa: N815 (the names of the base class)
+
+    def _say(self, answer):
+        self._send(200, json.dumps(answer).encode(), {"Content-Type": "application/json", "X-Repo-Commit": "0" * 40})
+
+    def _send(self, status, content, headers):
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content if self.command != "HEAD" else b"")
+
+    def log_message(self, *args):
+        pass
+
+
+READ_HUB = """
+from vicinal.tables import open_table
+for name in ("data/part-1.csv", "data/part-*.csv", "data", "none.csv", "../other/x.csv"):
+    try:
+        table = open_table(f"hf://datasets/user/name/{name}".replace("name/../", ""))
+        print(",".join(v for chunk in table.chunks(["x"]) for v in chunk["x"].to_pylist()))
+    except FileNotFoundError as error:
+        print(error)
+"""
+
+
+def test_tables_of_the_hugging_face_hub_are_read():
+    pytest.importorskip("huggingface_hub")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    own = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_TOKEN": "hf_verysecret", "HF_HUB_OFFLINE": "0"}
+    path = str(Path(vicinal.__file__).parents[1])
+    try:  # a process of its own: the library reads its address when it is imported
+        done = subprocess.run(
+            [sys.executable, "-c", READ_HUB], env={**os.environ, **own, "PYTHONPATH": path}, capture_output=True,
+            text=True, check=True, timeout=300,
+        )  # fmt: skip
+    finally:
+        server.shutdown()
+        server.server_close()
+    one, pattern, folder, *missing = done.stdout.splitlines()
+    assert one.split(",") == ["1"] * 100
+    assert pattern.split(",") == folder.split(",") == ["0"] * 100 + ["1"] * 100
+    assert missing == [f"there is no file 'hf://datasets/user/{name}'" for name in ("name/none.csv", "other/x.csv")]
+    assert "hf_verysecret" not in done.stdout + done.stderr
+    out = "hf://datasets/user/name/x.csv"
+    assert "--out must be a local file" in refused("calibrate", "held-out.csv", "data.csv", "--out", out)

@@ -39,7 +39,11 @@ _CONNECT, _ANSWER = 10.0, 60.0
 _BLOCK = 2**22
 #: Errors that another try does not mend.
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
-_DENIED = re.compile(r"ACCESS_DENIED|FORBIDDEN|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|HTTP status 403")
+_DENIED_BY_STORE = re.compile(r"ACCESS_DENIED|FORBIDDEN|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|HTTP status 403")
+#: HTTP statuses of what is not there, of what is not allowed, and of requests that may succeed later.
+_MISSING, _DENIED, _LATER = (404, 410), (401, 403, 407), (408, 425, 429)
+#: What the environment may hold that a server could send back.
+_SECRETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN")
 
 
 class RemotePath(PosixPath):
@@ -159,11 +163,11 @@ class RemotePath(PosixPath):
         """Remove the object."""
         _retried(self, lambda: self._files.rm_file(self._key))
 
-    def check_writable(self) -> None:
-        """Raise where nothing can be written."""
+    def check_writable(self, name: str = "path") -> None:
+        """Raise where nothing can be written; `name` is the argument."""
         if self._scheme in ("http", "https", "hf"):
-            places = "a local file, or s3://, gs:// or memory://: this place is only read"
-            raise ArgumentError("path", str(self), places)
+            places = "a local file, or s3://, gs:// or memory://, since this place is only read"
+            raise ArgumentError(name, str(self), places)
 
     def _at(self, entry: dict[str, Any]) -> RemotePath:
         path = RemotePath(f"{self._scheme}://{entry['name'].lstrip('/')}")
@@ -190,7 +194,9 @@ def as_path(path: str | os.PathLike[str]) -> Path:
         return path
     text = os.fspath(path)
     if not is_remote(text):
-        if (other := re.match(r"([a-z][a-z0-9+]+)://", text)) is not None:
+        # `pathlib` makes one slash of two, and a drive of Windows has one letter.
+        other = re.match(r"([A-Za-z][A-Za-z0-9+]+):/{1,2}(?=[^/])", text)
+        if other is not None and not os.path.lexists(text.partition("/")[0]):
             raise ArgumentError("path", f"{other[1]}://…", f"a local path, or one of {_KNOWN}")
         return Path(path).expanduser()
     found = RemotePath(text)
@@ -212,7 +218,7 @@ def local_path(name: str, path: str | os.PathLike[str]) -> Path:
         Its value.
     """
     if is_remote(os.fspath(path)):
-        raise ArgumentError(name, str(path), "a local folder: runs stay on this machine. Copy a finished one")
+        raise ArgumentError(name, str(path), "a local folder, since runs stay on this machine: copy a finished one")
     return Path(path)
 
 
@@ -319,26 +325,54 @@ def _retried(path: object, request: Callable[[], T]) -> T:
         try:
             return request()
         except Exception as raised:
-            # fsspec says that a file is missing where a web server did not answer. The cause tells.
-            cause = raised.__cause__ if isinstance(raised, FileNotFoundError) else None
-            answered = getattr(cause, "status", None) in (404, 410)
-            error = cause if isinstance(cause, Exception) and not answered else raised
-            # An error's own text may hold headers or a redirected address: only its first line is kept, by itself.
-            short = re.sub(r"\?\S*", "", first_line(error))
-            if isinstance(error, ImportError | ArgumentError):
+            if isinstance(raised, ImportError | ArgumentError):
                 raise
-            if isinstance(error, FileNotFoundError):
-                raise FileNotFoundError(f"there is no file {str(path)!r}") from None
-            if isinstance(error, PermissionError) or _DENIED.search(str(error)):
-                advice = "the credentials of the environment do not allow it, or there are none"
-                raise PermissionError(f"{str(path)!r} may not be used: {advice} ({short})") from None
-            if isinstance(error, _FINAL) or not _is_of_network(error):
-                raise
+            error = _cause_of(raised)
+            final = _final_error(path, error)
+            if final is not None:
+                raise final from None
             if attempt == _TRIES:
-                said = f"{type(error).__name__}: {short}"
+                said = f"{type(error).__name__}: {_short(error)}"
                 raise OSError(f"{str(path)!r} did not answer in {_TRIES} tries ({said})") from None
             time.sleep(_WAIT * 2 ** (attempt - 1))
     raise AssertionError("the last try returns or raises")
+
+
+def _cause_of(raised: Exception) -> Exception:
+    """Return what went wrong: fsspec says that a file is missing where a web server did not answer."""
+    cause = raised.__cause__ if isinstance(raised, FileNotFoundError) else None
+    return cause if isinstance(cause, Exception) and _status_of(cause) not in _MISSING else raised
+
+
+def _final_error(path: object, error: Exception) -> Exception | None:
+    """Return the error that a user sees at once, None where another try may help."""
+    status, short = _status_of(error), _short(error)
+    if isinstance(error, FileNotFoundError) or status in _MISSING:
+        return FileNotFoundError(f"there is no file {str(path)!r}")
+    if isinstance(error, PermissionError) or status in _DENIED or _DENIED_BY_STORE.search(str(error)):
+        advice = "the credentials of the environment do not allow it, or there are none"
+        return PermissionError(f"{str(path)!r} may not be used: {advice} ({short})")
+    refused = status is not None and 400 <= status < 500 and status not in _LATER
+    if not refused and not isinstance(error, _FINAL) and _is_of_network(error):
+        return None
+    # A mistake in a call is shown as it is, unless it quotes what is secret.
+    tells = any(value in str(error) for name in _SECRETS if (value := os.environ.get(name)))
+    return OSError(f"{str(path)!r} cannot be used ({type(error).__name__}: {short})") if refused or tells else error
+
+
+def _status_of(error: Exception) -> int | None:
+    """Return the HTTP status that a library's error has, None where it has none."""
+    status = getattr(error, "status", None) or getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _short(error: Exception) -> str:
+    """Return the first line of an error, without what may be secret: queries of addresses, and credentials."""
+    text = re.sub(r"\?[^\s'\")]*", "", first_line(error))
+    for name in _SECRETS:
+        if value := os.environ.get(name):
+            text = text.replace(value, f"<{name}>")
+    return text
 
 
 def _is_of_network(error: Exception) -> bool:

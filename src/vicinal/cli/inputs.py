@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vicinal._checks import nearest_names
-from vicinal._remote import is_remote
+from vicinal._remote import as_path, is_remote, local_path
 
 #: What every run has. `vicinal.runs.layout` lists all names, and costs the import of torch.
 CONFIG = "config.json"
@@ -15,7 +15,7 @@ OF_A_RUN = (CONFIG, "model.json", "evaluation.json", "experiment.json")
 
 def check_run(path: Path) -> None:
     """Refuse a run's folder that is not there, with the runs beside it that have a similar name."""
-    if not is_remote(path) and not path.is_dir():
+    if not local_path("run", path).is_dir():
         runs = [str(config.parent) for config in path.parent.glob(f"*/{CONFIG}")]
         hint = nearest_names(str(path), runs, key=lambda run: Path(run).name)
         raise FileNotFoundError(f"there is no folder {str(path)!r}{hint}")
@@ -23,7 +23,9 @@ def check_run(path: Path) -> None:
 
 def check_source(data: str, data_root: str | None) -> None:
     """Refuse data that are no file, no folder and no name."""
-    if not is_remote(data) and not Path(data).expanduser().exists():
+    if is_remote(data) or "://" in data:
+        as_path(data)
+    elif not Path(data).expanduser().exists():
         from vicinal.data.names import require_source  # numpy: not for `--help`
 
         require_source(data, data_root)

@@ -68,6 +68,8 @@ def check_report(
 
 def _check_place(option: str, path: Path) -> None:
     """Refuse a file that could not be written; its folder may have to be made."""
+    if isinstance(path, RemotePath):
+        path.check_writable(option.removeprefix("--").replace("-", "_"))
     if path.is_dir():
         raise ValueError(f"{option} must be a file to write, and {str(path)!r} is a folder")
     if path.exists() and not path.is_file():
@@ -75,7 +77,6 @@ def _check_place(option: str, path: Path) -> None:
     if path.is_symlink() and not path.exists():
         raise ValueError(f"{option} {shlex.quote(str(path))} is a link to {os.readlink(path)!r}, which is not there")
     if isinstance(path, RemotePath):
-        path.check_writable()
         return
     # The first folder that exists: the others are made when the file is written.
     above = next(folder for folder in path.absolute().parents if folder.exists())

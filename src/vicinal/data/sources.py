@@ -50,7 +50,7 @@ def open_data(source: object, kind: str | None, options: ReadOptions, target: st
         return from_arrow(source)
     if not isinstance(source, (str, Path)) or not str(source):
         raise ArgumentTypeError("source", source, "a path, a name or a DataFrame")
-    if is_remote(source):
+    if is_remote(source) or "://" in str(source):
         return _open_remote(as_path(source), options)
     if isinstance(source, str):
         if source.startswith("hf:"):
