@@ -240,19 +240,9 @@ def main() -> None:
         folder = Path(name)
         make(folder, given.rows, features=not given.memory_only)
         if not given.memory_only:
-            train = [
-                "train",
-                str(folder / "table" / "part-0.parquet"),
-                "--target",
-                "y",
-                "--model",
-                "mlp",
-                "--steps",
-                "20",
-            ]
-            subprocess.run(
-                [sys.executable, "-m", "vicinal", *train, "--out", str(folder / "run")], check=True, capture_output=True
-            )
+            options = ["--target", "y", "--model", "mlp", "--steps", "20", "--out", str(folder / "run")]
+            train = [sys.executable, "-m", "vicinal", "train", str(folder / "table" / "part-0.parquet"), *options]
+            subprocess.run(train, check=True, capture_output=True)
             rows = []
             for stage in STAGES:
                 times: dict[int, list[float]] = {1: [], 2: []}
