@@ -152,7 +152,7 @@ def _written(parameter: Any) -> str:
 
 def _type_name(parameter: Any) -> str:
     kind = str(getattr(parameter.type_descriptor, "annotation", ""))
-    return "NUMBER" if "int" in kind or "float" in kind else "TEXT"
+    return "N" if "int" in kind else "X" if "float" in kind else "TEXT"
 
 
 def _help(parameter: Any) -> str:
@@ -169,7 +169,8 @@ def _default(parameter: Any) -> str:
     if value is None or value == ():
         value = stated_defaults().get(parameter.name)
     by_data = " [by data](models.md#training-defaults)" if parameter.name in varying() else ""
-    return (f"`{_plain(value)}`" if value not in (None, (), "", False) else ("" if by_data else "none")) + by_data
+    has_value = not (value is None or value is False or value in ((), ""))  # 0 is one
+    return (f"`{_plain(value)}`" if has_value else ("" if by_data else "none")) + by_data
 
 
 def _plain(value: object) -> str:
@@ -185,7 +186,7 @@ def stated_defaults() -> dict[str, object]:
     found = {one.name: one.default for one in fields(Experiment) if one.default is not MISSING}
     found |= {"split_seed" if one.name == "seed" else one.name: one.default for one in command_options()}
     found |= {one.name: one.default for one in fields(FitConfig)}
-    return found | {"method": "Mixup(alpha=0.2)"}
+    return found | {"method": "Mixup(alpha=0.2)", "front_end": "mel", "augment": "standard"}
 
 
 def _networks() -> list[tuple[str, str]]:

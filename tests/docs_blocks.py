@@ -93,6 +93,7 @@ def _run_blocks(text: str, page: Path, folder: Path) -> tuple[list[str], list[li
         patch.chdir(folder)  # what a block writes stays out of the tree
         patch.setenv("MPLBACKEND", "Agg")
         patch.setattr(console, "_rich", lambda: RichConsole(width=WIDTH))
+        patch.setattr(console, "_on_terminal", lambda: True)
         patch.setattr(progress, "EVERY", 1e6)  # lines that depend on how fast a machine is
         torch.manual_seed(0)
         for block in BLOCK.finditer(text):

@@ -27,6 +27,7 @@ LAYERS = [
     {"models", "predictions"},
     {"data"},
     {"training"},
+    {"experiment"},
     {"runs"},
     {"integrations", "report"},
     {"papers"},
@@ -35,7 +36,7 @@ LAYERS = [
 #: The three doors: the library imports neither of the others, and the command imports the papers in one file.
 LIBRARY = {"losses", "mixing", "objectives", "calibrators", "metrics", "probes", "expressions", "plots", "training",
            "integrations"}  # fmt: skip
-COMMAND = {"tables", "data", "models", "predictions", "runs", "report", "cli"}
+COMMAND = {"tables", "data", "models", "predictions", "experiment", "runs", "report", "cli"}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 

@@ -13,8 +13,9 @@ import ast
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import vicinal
@@ -101,7 +102,9 @@ def parse(text: str) -> Objective:
 
 
 def check_method(text: str) -> None:
-    """Raise if `text` is no expression, or calls what is no objective. Parameters are for `parse`, which needs torch.
+    """Raise if `text` is no expression, calls what is no objective, or names a parameter that it does not have.
+
+    Values are for `parse`, which imports torch.
 
     >>> check_method("LogitMix(Mxup())")
     Traceback (most recent call last):
@@ -115,9 +118,34 @@ def check_method(text: str) -> None:
     try:
         for node in ast.walk(_tree(source)):
             if isinstance(node, ast.Call):
-                builder.name_of(node.func)
+                name, constructor = builder.name_of(node.func)
+                if constructor is None and name in vicinal.OBJECTIVES:
+                    builder.check_parameters(node, name, _parameters(vicinal.OBJECTIVES[name], name))
     except (RecursionError, MemoryError):
         raise ValueError("the method expression is nested too deeply") from None
+
+
+@functools.cache
+def _parameters(module: str, name: str) -> tuple[str, ...]:
+    """Return the fields of a dataclass and of those that it derives from, read in their sources: without an import.
+
+    >>> _parameters("vicinal.objectives.mixup", "Mixup")[:2]
+    ('alpha', 'labels')
+    """
+    path = Path(vicinal.__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    imported = {one.name: node.module for node in body if isinstance(node, ast.ImportFrom) for one in node.names}
+    found: list[str] = []
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for base in node.bases:
+                above = ast.unparse(base).partition("[")[0]
+                home = imported.get(above, module) or ""
+                found += _parameters(home, above) if home.startswith("vicinal.") else ()
+            fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+            names = [ast.unparse(each.target) for each in fields if "ClassVar" not in ast.unparse(each.annotation)]
+            found = [*names, *(each for each in found if each not in names)]
+    return tuple(found)
 
 
 def _checked(text: str) -> str:
@@ -173,14 +201,11 @@ class _Builder:
         parameters = inspect.signature(constructor).parameters
         args = [self.build(arg) for arg in node.args]
         kwargs: dict[str, object] = {}
+        self.check_parameters(node, name, parameters)
         for keyword in node.keywords:
-            if keyword.arg is None or keyword.arg not in parameters:
-                what = "**" if keyword.arg is None else repr(keyword.arg)
-                hint = nearest_names(keyword.arg or "", parameters)
-                self._fail(keyword, f"{name} has no parameter {what}{hint}")
             if keyword.arg in kwargs:
                 self._fail(keyword, f"{keyword.arg!r} is given twice")
-            kwargs[keyword.arg] = self.build(keyword.value)
+            kwargs[str(keyword.arg)] = self.build(keyword.value)
         positional = [p for p in parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
         if len(args) > len(positional) and not any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
             example = next((p for p in parameters if p not in kwargs), "name")
@@ -190,6 +215,14 @@ class _Builder:
         except (TypeError, ValueError) as error:
             message = str(error).replace(f"{constructor.__name__}.__init__() ", "")
             self._fail(node, f"{name}: {message}", cause=error)
+
+    def check_parameters(self, node: ast.Call, name: str, parameters: Iterable[str]) -> None:
+        """Refuse a parameter that what is called by this name does not have."""
+        known = list(parameters)
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg not in known:
+                what = "**" if keyword.arg is None else repr(keyword.arg)
+                self._fail(keyword, f"{name} has no parameter {what}{nearest_names(keyword.arg or '', known)}")
 
     def _constructor(self, node: ast.expr) -> tuple[str, Callable[..., Any]]:
         """Return an objective class, or one of its alternate constructors, with its name."""

@@ -31,11 +31,11 @@ from joblib.externals.loky.backend import context
 from scipy import stats
 
 from vicinal._memory import max_memory
+from vicinal.experiment import folder_name
 from vicinal.metrics import Estimate, compare
 from vicinal.metrics.intervals import over_seeds
 from vicinal.runs import Experiment, GridResult, Run, run_grid
 from vicinal.runs import scheduler as jobs_module
-from vicinal.runs.experiment import folder_name
 from vicinal.runs.grid import _rooted
 from vicinal.runs.scheduler import Pool, run_jobs
 from vicinal.training.folder import locked

@@ -29,9 +29,10 @@ from vicinal.cli.options import (
 )
 from vicinal.cli.outputs import check_report
 from vicinal.cli.train import plain_baselines, show_baselines
+from vicinal.experiment import Experiment, data_name
 
 if TYPE_CHECKING:
-    from vicinal.runs import Experiment, GridResult, RunResult
+    from vicinal.runs import GridResult, RunResult
     from vicinal.runs.grid_parts import MethodParts
 
 
@@ -132,18 +133,17 @@ def compare(
     given.check(data, methods, models)
     for path in what.run or ():
         check_run(path)
-    console = Console(as_json=common.as_json)
-    with console.stage("starting"):
-        from vicinal.report import write_comparison
-        from vicinal.runs import Experiment, Pool, measure_baselines, run_grid
-        from vicinal.runs.baselines import ALWAYS, BASELINES
-        from vicinal.runs.experiment import data_name
-        from vicinal.runs.grid_parts import grid_parts
     base = Experiment(source=data, **{**vars(given), "model": next(iter(models), None)})
     shown.check(is_multilabel=base.is_multilabel)
     folder = what.out or Path("runs") / f"compare-{data_name(data)}"
     page = shown.report or folder / "report.html"
     check_report(page, given.inputs(data), overwrite=common.overwrite, data_root=given.data.get("data_root"))
+    console = Console(as_json=common.as_json)
+    with console.stage("starting"):
+        from vicinal.report import write_comparison
+        from vicinal.runs import Pool, measure_baselines, run_grid
+        from vicinal.runs.baselines import ALWAYS, BASELINES
+        from vicinal.runs.grid_parts import grid_parts
     place = Pool(**vars(pool))
     train = partial(run_grid, methods=methods, seeds=range(what.seeds), n_bins=shown.bins, pool=place)
     train = partial(train, progress=not common.as_json, on_cell=partial(_show_cell, console))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +15,12 @@ from vicinal.cli.errors import as_options
 
 #: Characters between two columns.
 _GAP = 3
+#: A table or a piece of code in Markdown.
+_BLOCK = re.compile(r"(^```[^\n]*\n.*?^```$|(?:^\|[^\n]*\|$\n?)+)", re.MULTILINE | re.DOTALL)
+#: Characters of a number with its interval, at most.
+_LONGEST_NUMBER = 38
+#: A name of a method that is longer is broken at its brackets too.
+_LONG_NAME = 30
 #: The names of the columns of a table, and its rows.
 _Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
 
@@ -56,23 +63,38 @@ class Console:
         if not numbers:
             console.print(_table(columns, rows, numbers=False))
             return
-        # The first of these that fits, else the last: names and numbers are never cut off.
+        # The first of these that fits: names and numbers are never cut off.
         for layout in (_beside, _below, _turned, _without_intervals):
             laid_out = layout(columns, rows)
-            if sum(_widths(*laid_out)) + _GAP * (len(laid_out[0]) - 1) <= console.width:
-                break
-        console.print(_table(*laid_out, numbers=True))
+            if _width(laid_out) <= console.width:
+                console.print(_table(*laid_out, numbers=True))
+                return
+        for part in _divided(*_turned(columns, rows), console.width):
+            console.print(_table(*part, numbers=True))
 
     def markdown(self, text: str) -> None:
         """Show a page: laid out on a terminal, as it is in a pipe."""
         if not self._shown or self.as_json:
             return
-        if not sys.stdout.isatty():
+        if not _on_terminal():
             self.say(text)
             return
         from rich.markdown import Markdown
 
-        _rich().print(Markdown(text))
+        for part in _BLOCK.split(text):
+            if part.startswith("|"):
+                self._markdown_table(part)
+            elif part.strip():
+                _rich().print(Markdown(part))
+
+    def _markdown_table(self, text: str) -> None:
+        """Show a table of Markdown, which rich would cut off."""
+        head, _, *rows = [[_plain(cell) for cell in line.strip("| ").split(" | ")] for line in text.splitlines()]
+        rows = [[*row, *[""] * (len(head) - len(row))] for row in rows]
+        cells = [cell for row in rows for cell in row[1:]]
+        numbers = len(head) > 2 and max(map(len, cells), default=0) <= _LONGEST_NUMBER
+        self.table("", head, rows, numbers=numbers)
+        _rich().print()
 
     def stages(self) -> AbstractContextManager[None]:
         """Let the stages of the work within show themselves: drawn on a terminal, else a line every few seconds."""
@@ -139,19 +161,51 @@ def _below(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
 
 
 def _broken(cells: Sequence[str]) -> list[str]:
-    return [cell.replace(" (", "\n(") for cell in cells]
+    return [re.sub(r" (?=[(\[])", "\n", cell) for cell in cells]
 
 
 def _turned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
     """Rows as columns: there are fewer of them."""
     names, *cells = zip(*rows, strict=True)
-    head = [columns[0], *(name.replace(" ", "\n") for name in names)]
+    head = [columns[0], *map(_name, names)]
     return head, [[column, *_broken(row)] for column, row in zip(columns[1:], cells, strict=True)]
 
 
 def _without_intervals(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> _Cells:
     """Rows as columns, and values alone."""
-    return _turned(columns, [[row[0], *(cell.partition(" (")[0] for cell in row[1:])] for row in rows])
+    return _turned(columns, [[row[0], *(_broken([cell])[0].partition("\n")[0] for cell in row[1:])] for row in rows])
+
+
+def _width(cells: _Cells) -> int:
+    """Return the characters of the widest line of a table."""
+    return sum(_widths(*cells)) + _GAP * (len(cells[0]) - 1)
+
+
+def _divided(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[_Cells]:
+    """Yield a table as several that fit: each has the first column, and as many of the others as there is room for."""
+    start = 1
+    while start < len(columns):
+        for end in range(len(columns), start, -1):
+            part = [[line[0], *line[start:end]] for line in (columns, *rows)]
+            if _width((part[0], part[1:])) <= width or end == start + 1:
+                break
+        yield part[0], part[1:]
+        start = end
+
+
+def _name(text: str) -> str:
+    """Return the name of a column in lines."""
+    lines = text.replace(" ", "\n")
+    return lines.replace("(", "(\n") if max(map(len, lines.split("\n"))) > _LONG_NAME else lines
+
+
+def _plain(cell: str) -> str:
+    """Return a cell of Markdown without its marks."""
+    return re.sub(r"[`*]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell)).replace("\\|", "|").strip()
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _rich() -> Any:

@@ -19,12 +19,13 @@ import typer
 from typer.models import OptionInfo
 
 from vicinal._atomic import Json
-from vicinal._checks import Argument, ArgumentError, Sentence, choice
-from vicinal._names import CALIBRATORS, check_network
+from vicinal._checks import Argument, ArgumentError, Sentence, choice, integer, number
+from vicinal._names import CALIBRATORS, KINDS, TABULAR_OPTIONS, check_network, check_network_options
 from vicinal._portable import make_portable
 from vicinal._remote import as_path, is_remote
 from vicinal.cli.inputs import check_source
 from vicinal.data.options import command_options
+from vicinal.experiment import Experiment
 from vicinal.expressions import check_method
 from vicinal.training.config import check_options, options
 from vicinal.training.defaults import defaults_by_kind
@@ -114,6 +115,13 @@ class PoolOptions:
     threads: Annotated[int, typer.Option(help="Threads of each training.")] = 1
     gpus: Annotated[float, typer.Option(help="GPUs of each training, here or on Ray; a fraction shares one.")] = 0.0
 
+    def __post_init__(self) -> None:
+        choice("backend", self.backend, ("loky", "ray", "dask"))
+        integer("threads", self.threads, low=1)
+        number("gpus", self.gpus, low=0)
+        if self.workers is not None:
+            integer("workers", self.workers, low=1)
+
 
 @dataclass(frozen=True)
 class ShardOptions:
@@ -201,9 +209,9 @@ class _Option:
 
 
 def _data_option(one: Field[Any]) -> _Option:
-    """Return the option of a field of an option record, with its default where that is a number."""
-    number = isinstance(one.default, int | float) and not isinstance(one.default, bool)
-    said = f"{one.metadata['help']}  [default: {one.default}]" if number else one.metadata["help"]
+    """Return the option of a field of an option record, with its default where that is a number or a word."""
+    stated = isinstance(one.default, int | float | str) and not isinstance(one.default, bool)
+    said = f"{one.metadata['help']}  [default: {one.default}]" if stated else one.metadata["help"]
     name = "split_seed" if one.name == "seed" else one.name
     return _Option(name, one.metadata["cli"], said, one.metadata["metavar"] or None)
 
@@ -212,7 +220,12 @@ _DATA = [
     _Option("target", list[str], "Column that holds the class; or several columns of 0 and 1.", "COLUMN"),
     _Option("kind", str, "What the data are, where that is not inferred right.", "tabular|text|image|audio"),
     *map(_data_option, command_options()),
-    _Option("augment", str, "How training images and sounds are varied.", "standard|crop|specaugment|none"),
+    _Option(
+        "augment",
+        str,
+        "How training images and sounds are varied.  [default: standard]",
+        "standard|crop|specaugment|none",
+    ),
 ]
 _MODEL = [
     _Option(
@@ -231,7 +244,9 @@ _MODEL = [
         "[FILE]",
     ),
     _Option("fast", bool, "Leave a pretrained network as it is, and train a linear head on its features."),
-    _Option("ensemble", int, "Train so many networks, and serve their mean with one temperature.", "NUMBER"),
+    _Option(
+        "ensemble", int, "Train so many networks, and serve their mean with one temperature.  [default: 1]", "NUMBER"
+    ),
 ]
 
 _PRINTED_KINDS = {"tabular": "tables", "image": "images", "text": "texts", "audio": "sounds"}
@@ -241,7 +256,7 @@ _DEFAULTS = defaults_by_kind()
 def _default_of(name: str) -> str:
     """Return the default of a training option as the help shows it, by the kind of data where kinds differ."""
     of = {kind: value for kind, value in _DEFAULTS[name].items() if value is not None and value != []}
-    if not any(of.values()):
+    if all(value is False for value in of.values()):
         return ""
     if isinstance(of.get("tabular"), bool):
         return f"  [default: on for {', '.join(_PRINTED_KINDS[kind] for kind, value in of.items() if value)}]"
@@ -282,8 +297,13 @@ _EVALUATION = [
     ),
     _Option("eval_development", list[str], "Fit the temperature for --eval-data on these; as --map.", "DATA"),
     _Option("watch", list[str], "Measure this at every evaluation of training; may be repeated.", "train|test|eval-1"),
-    _Option("calibrate", str, f"How the probabilities are calibrated: {', '.join(CALIBRATE)}.", "NAME"),
-    _Option("temperature", str, "How the temperature is fitted.", "newton|grid"),
+    _Option(
+        "calibrate",
+        str,
+        f"How the probabilities are calibrated: {', '.join(CALIBRATE)}.  [default: temperature]",
+        "NAME",
+    ),
+    _Option("temperature", str, "How the temperature is fitted.  [default: newton]", "newton|grid"),
     _Option("corrupt", float, "Relabel this share of the training samples at random, to study label noise."),
     _Option("new_subset_per_seed", bool, "Use another subset of --train-size samples for each seed."),
 ]
@@ -328,14 +348,20 @@ class Given:
         start = (self.model, self.pretrained, self.model_options.get("vectors"))
         return [data, *extra, *(str(name) for name in start if name is not None)]
 
-    def check(self, data: str, methods: Sequence[str], models: Sequence[str]) -> None:
+    def check(
+        self, data: str, methods: Sequence[str], models: Sequence[str], slices: Sequence[str] | None = None
+    ) -> None:
         """Check options and names before torch is imported and `data` are read, which takes seconds."""
         check_options(self.training)
-        choice("calibrate", self.calibrate, CALIBRATE)
+        if (kind := self.data.get("kind")) is not None:
+            choice("kind", kind, KINDS)
         for method in methods:
             check_method(method)
-        for model in models:
-            check_network(model)
+        for model in models or [None]:
+            check_network(model, kind)
+            Experiment(source=data, **{**vars(self), "model": model})
+            if model in TABULAR_OPTIONS and kind in (None, "tabular"):
+                check_network_options(model, self.model_options)
         for source in (data, *(str(one[name]) for one in self.eval_data for name in _SOURCES if name in one)):
             check_source(source, self.data.get("data_root"))
         for one in command_options():
@@ -344,11 +370,14 @@ class Given:
         path = as_path(data)
         if is_remote(path) or not path.is_file() or path.suffix.lower() not in _CHEAP_HEADERS:
             return
-        from vicinal.tables import open_table  # numpy: not for `--help`
+        from vicinal.data.names import default_target  # numpy: not for `--help`
+        from vicinal.tables import open_table
 
         table = open_table(path, encoding=self.data.get("encoding"), header=self.data.get("header", True))
-        for argument in _COLUMNS:
-            names = self.data.get(argument) or ()
+        if "target" not in self.data and "choice" not in self.data:
+            default_target(table)
+        for argument in (*_COLUMNS, "slice"):
+            names = slices or () if argument == "slice" else self.data.get(argument) or ()
             for name in [names] if isinstance(names, str) else names:
                 table.require_column(name, argument)
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vicinal._checks import ArgumentError
+from vicinal._checks import ArgumentError, choice
 from vicinal._portable import make_portable
 from vicinal.cli.console import Console
 from vicinal.cli.errors import handle_errors
 from vicinal.cli.options import MOST_SEEDS, Common, PoolOptions, takes_records, use_device
 from vicinal.cli.outputs import check_outputs
+from vicinal.training.config import device_name
 
 if TYPE_CHECKING:
     from vicinal.papers.checking import Batch
@@ -63,6 +64,13 @@ class _Wanted:
         bool, typer.Option("--allow-slices", help="At paper scale take data sets with too few samples; results say so.")
     ] = False
 
+    def __post_init__(self) -> None:  # before torch is imported
+        _seeds(self.seeds, 0)
+        if self.seeds is not None and self.more_seeds is not None:
+            raise ValueError("give --seeds or --more-seeds, not both")
+        if self.until is not None:
+            choice("until", self.until, ("decided",))
+
 
 @dataclass(frozen=True)
 class _Evidence:
@@ -103,6 +111,12 @@ class _Hardware:
     compile: Annotated[bool, typer.Option("--compile", help="Compile networks with torch.compile.")] = False
     channels_last: Annotated[bool, typer.Option("--channels-last", help="Images with their channels last.")] = False
 
+    def __post_init__(self) -> None:  # before torch is imported
+        if self.mixed_precision is not None:
+            choice("mixed_precision", self.mixed_precision, ("no", "bf16", "fp16"))
+        if self.device is not None:
+            device_name("device", self.device)
+
 
 @handle_errors
 @takes_records
@@ -128,6 +142,8 @@ def reproduce(
     """
     not_portable = make_portable()  # before torch is imported
     asked = _asked(recipes or ["all"], scale)
+    if evidence.pages is not None and evidence.results is None:
+        raise ValueError("--pages needs --results FOLDER, where the results are")
 
     from vicinal.papers import execute
     from vicinal.runs.scheduler import Pool
@@ -188,7 +204,6 @@ def _is_shared(scale: str, wanted: _Wanted, hardware: _Hardware) -> bool:
 
 
 def _asked(recipes: Sequence[str], scale: str) -> tuple[str, ...]:
-    from vicinal._checks import choice
     from vicinal.papers import SCALES, check_name, names
 
     choice("scale", scale, SCALES)
@@ -205,8 +220,6 @@ def _plan(name: str, scale: str, out: Path, wanted: _Wanted, hardware: _Hardware
     first = get(name).scales[scale].seeds[0]
     seeds = _seeds(wanted.seeds, first)
     if wanted.more_seeds is not None:
-        if seeds is not None:
-            raise ValueError("give --seeds or --more-seeds, not both")
         seeds = execute.further_seeds(name, out, wanted.more_seeds, first)
     given = {name: value for name, value in vars(hardware).items() if value not in (None, False)}
     recipe = Hardware(**given).of(get(name), scale) if given else get(name)
@@ -214,11 +227,9 @@ def _plan(name: str, scale: str, out: Path, wanted: _Wanted, hardware: _Hardware
 
 
 def _until(wanted: _Wanted, plans: Sequence[Plan], pool: Pool, console: Console) -> None:
-    from vicinal._checks import choice
     from vicinal.papers import scheduling
     from vicinal.papers.page_tables import open_table
 
-    choice("until", wanted.until, ("decided",))
     where = scheduling.until_decided(plans, pool, hours=wanted.hours, progress=not console.as_json, say=console.note)
     names = [one.name for one in plans]
     console.event("progress", {"decided": where.decided, "claims": where.claims, "hours": where.hours})
@@ -339,8 +350,7 @@ def _show(wanted: Plan, result: Result, console: Console) -> None:
 def _write_pages(docs: Path, results: Path | None, console: Console) -> None:
     from vicinal.papers import pages
 
-    if results is None:
-        raise ValueError("--pages needs --results FOLDER, where the results are")
+    assert results is not None  # checked before
     written = pages.write(_existing(results), docs)
     console.event("pages", {"files": [str(path) for path in written]})
     console.say(f"{len(written)} files written below {docs}")

@@ -25,6 +25,7 @@ from vicinal.cli.options import (
     takes_records,
 )
 from vicinal.cli.outputs import check_report
+from vicinal.experiment import Experiment, default_method, folder_name
 
 if TYPE_CHECKING:
     from vicinal.metrics import BinaryEvaluation, Slice
@@ -75,12 +76,8 @@ def train(
     Run the same command again to resume a stopped run.
     """
     hold_portable(common.portable)
-    given.check(data, [method] if method else [], [given.model] if given.model else [])
+    given.check(data, [method] if method else [], [given.model] if given.model else [], shown.slice)
     console, report = Console(as_json=common.as_json), shown.report
-    with console.stage("starting"):
-        from vicinal.runs import Experiment, measure_baselines, run
-        from vicinal.runs.baselines import ALWAYS, BASELINES
-        from vicinal.runs.experiment import default_method, folder_name
     check_report(report, given.inputs(data), overwrite=common.overwrite, data_root=given.data.get("data_root"))
     experiment = Experiment(source=data, method=method or default_method(given.model), **vars(given), seed=seed)
     folder = out or Path("runs") / folder_name(experiment)
@@ -90,6 +87,9 @@ def train(
         if experiment.is_multilabel and getattr(shown, name):
             alone = " needs classes, and this target is several columns: train with one of them"
             raise ValueError(Sentence(Argument(name), alone))
+    with console.stage("starting"):
+        from vicinal.runs import measure_baselines, run
+        from vicinal.runs.baselines import ALWAYS, BASELINES
     with console.stages():
         result = run(experiment, folder, **how)
     if result is None:  # another process than the first

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vicinal._checks import Argument, Sentence, first_line, nearest_names, require
+from vicinal._checks import Argument, Sentence, nearest_names, require
 from vicinal.data.class_folders import Folder, part_of
 from vicinal.data.image import Arrays
 from vicinal.data.names import TEN, TORCHVISION, NamedImages, roots
@@ -79,7 +79,7 @@ def from_hub(name: str, target: str | None) -> Table:
     try:
         loaded = datasets.load_dataset(path, *([config] if config else []))
     except Exception as error:  # the library raises many kinds, for names, networks and configurations alike
-        raise ValueError(f"'hf:{name}' could not be loaded ({type(error).__name__}: {first_line(error)})") from error
+        raise ValueError(f"'hf:{name}' could not be loaded: {_why(error)}") from error
     if not isinstance(loaded, Mapping):
         loaded = {"train": loaded}
     if wanted:
@@ -152,13 +152,21 @@ def _from_idx(name: str, folder: Path, entry: NamedImages) -> Arrays:
     return _from_arrays(name, data, entry.classes, entry.augment)
 
 
+def _why(error: Exception) -> str:
+    """Return why a data set could not be fetched, in our own words."""
+    causes = [error, error.__cause__, error.__context__]
+    if any(isinstance(one, OSError) and not isinstance(one, FileNotFoundError) for one in causes):
+        return "its server does not answer"
+    return "its server has no such data, or does not give them"
+
+
 def _read_idx(path: Path) -> NDArray[np.uint8]:
     """Read an IDX file of bytes: a magic number with the rank, the sides, the values."""
     try:
         # An IDX file is small, so it is read whole and its length compared with its header.
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError) as error:
-        raise ValueError(f"{str(path)!r} cannot be unpacked ({error}): is it complete?") from error
+        raise ValueError(f"{str(path)!r} cannot be unpacked: is it complete?") from error
     rank = content[3] if content[:3] == b"\x00\x00\x08" else 0
     shape = np.frombuffer(content, ">u4", count=rank, offset=4).astype(int)
     if not rank or len(content) != 4 + 4 * rank + int(shape.prod()):
@@ -174,7 +182,7 @@ def _from_stl10(folder: Path, entry: NamedImages) -> Arrays:
             pixels, labels = (np.fromfile(folder / f"{part}_{what}.bin", np.uint8) for what in "Xy")
             images = pixels.reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
         except (OSError, ValueError) as error:
-            raise ValueError(f"stl10 in {str(folder)!r} is not complete: {error}") from error
+            raise ValueError(f"stl10 in {str(folder)!r} is not complete: get it again") from error
         data[part] = (images, labels.astype(np.int64) - 1)
     return _from_arrays("stl10", data, entry.classes, entry.augment)
 
@@ -193,10 +201,9 @@ def _from_torchvision(name: str, entry: NamedImages, data_root: str | Path | Non
         except (OSError, RuntimeError, AttributeError) as error:
             raise ValueError(
                 Sentence(
-                    f"{name} is not on this machine and could not be downloaded to {str(root)!r} ({first_line(error)})"
-                    ": set ",
-                    Argument("data_root"),
-                    " (or VICINAL_DATA) to a folder that holds it as torchvision keeps it",
+                    f"{name} is not on this machine and could not be downloaded to {str(root)!r}: {_why(error)}. Pass ",
+                    Argument("data_root", "FOLDER"),
+                    ", or set VICINAL_DATA, where a folder holds it as torchvision keeps it",
                 )
             ) from error
         images = np.asarray(dataset.data)

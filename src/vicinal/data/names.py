@@ -6,10 +6,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from vicinal._checks import Argument, Sentence
 from vicinal.data import class_folders
+from vicinal.data.class_folders import listed
 from vicinal.data.published_folders import FOLDERS
 from vicinal.data.published_tables import PUBLISHED
-from vicinal.tables import is_pattern
+from vicinal.tables import Table, is_pattern
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ TORCHVISION = {
 
 #: Every name that `load` knows besides files, folders and `hf:NAME`.
 NAMES = ("digits", *TORCHVISION, *FOLDERS, *PUBLISHED)
+#: What the target column may be called where it is not named; the first group that has one counts.
+_TARGET_NAMES = (("target", "label", "class"), ("y",))
 
 
 def roots(data_root: str | Path | None) -> list[Path]:
@@ -62,3 +66,14 @@ def require_source(source: str, data_root: str | Path | None) -> None:
     is_known = is_name(source) or is_pattern(Path(source).expanduser())
     if not is_known and class_folders.find(source, roots(data_root)) is None:
         raise class_folders.missing(source, NAMES)
+
+
+def default_target(table: Table) -> str:
+    """Return the column of the class where none is named, or say which columns there are."""
+    for names in _TARGET_NAMES:
+        found = [name for name in table.columns if name.lower() in names]
+        if len(found) == 1:
+            return found[0]
+    columns = listed([repr(name) for name in table.columns], n=20)
+    what = f", the column of {table.name!r} that holds the class: one of {columns}"
+    raise ValueError(Sentence("pass ", Argument("target"), what, *table.header_hint()))

@@ -196,7 +196,7 @@ class SplitOptions(Options):
     )
     rare: str | None = option(
         None,
-        "Classes with one sample: keep them in training, or fail.",
+        "Classes with one sample: keep them in training, or fail. Default: kept if they are few.",
         _one_of(("error", "train")),
         metavar="error|train",
     )
@@ -289,7 +289,10 @@ class AudioOptions(Options):
         cli=float,
     )
     front_end: str = option(
-        "spectrogram", "What a sound becomes, and is mixed as.", _one_of(FRONT_ENDS), metavar="spectrogram|mel|waveform"
+        "spectrogram",
+        "What a sound becomes, and is mixed as. The command's default network has mel.",
+        _one_of(FRONT_ENDS),
+        metavar="spectrogram|mel|waveform",
     )
 
 

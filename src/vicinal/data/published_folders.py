@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from vicinal._checks import Argument, Sentence
 from vicinal.data.class_folders import Folder
 
 #: What the folder of each collection is called, below the data root.
@@ -34,6 +35,14 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vicinal"
 
 
+def not_there(name: str, roots: Sequence[Path], wanted: str) -> FileNotFoundError:
+    """Return the error for a named data set that none of these folders holds."""
+    if roots:
+        return FileNotFoundError(f"{name} is not there: looked in {', '.join(map(str, roots))} for {wanted}")
+    how = "pass ", Argument("data_root", "FOLDER"), f", or set VICINAL_DATA, to a folder with {wanted}"
+    return FileNotFoundError(Sentence(f"{name} is not there: ", *how))
+
+
 def read_collection(name: str, roots: Sequence[Path]) -> Path | Folder:
     """Return the folder of a collection, or its files where they do not lie in class folders."""
     for root in roots:
@@ -41,8 +50,7 @@ def read_collection(name: str, roots: Sequence[Path]) -> Path | Folder:
             for path in (root / folder, *sorted(root.glob(f"*/{folder}"))):
                 if path.is_dir():
                     return _spoken_digits(path, by_take=name == "fsdd:takes") if name.startswith("fsdd") else path
-    where = ", ".join(str(root) for root in roots) or "no folder (pass data_root= or set VICINAL_DATA)"
-    raise FileNotFoundError(f"{name} is not there: looked in {where} for a folder {' or '.join(FOLDERS[name])}")
+    raise not_there(name, roots, f"a folder {' or '.join(FOLDERS[name])}")
 
 
 def with_published_split(folder: Folder) -> Folder:

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from vicinal.data.published_folders import not_there
 from vicinal.tables import from_rows
 from vicinal.tables.in_memory import InMemory
 
@@ -83,8 +84,7 @@ def read_published(name: str, roots: Sequence[Path]) -> NamedTable:
         parts = _locate(entry, roots)
     if not parts:
         wanted = " and ".join(patterns[0] for patterns in entry.files.values())
-        where = ", ".join(str(root) for root in roots) or "no folder (pass data_root= or set VICINAL_DATA)"
-        raise FileNotFoundError(f"{name} is not there: looked in {where} for {entry.folders[0]}/ with {wanted}")
+        raise not_there(name, roots, f"{entry.folders[0]}/ with {wanted}")
     digest = hashlib.sha256(name.encode())
     files = [(part, path) for part, paths in parts.items() for path in paths]
     published = [(part, _meant(row, path, entry)) for part, path in files for row in _rows(path, entry, digest)]
@@ -147,7 +147,7 @@ def _rows(name: str, entry: Published, digest: hashlib._Hash) -> Iterator[Row]:
         elif path.suffix in _UNPACK:
             content, path = _UNPACK[path.suffix](content), path.with_suffix("")
     except (OSError, EOFError, KeyError, lzma.LZMAError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{name!r} cannot be unpacked ({error}): is it complete?") from error
+        raise ValueError(f"{name!r} cannot be unpacked: is it complete?") from error
     # Some published files hold a few broken bytes: the rest of such a line is still of use.
     text = content.decode(entry.encoding, errors="replace")
     if entry.read is not None:

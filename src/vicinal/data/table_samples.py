@@ -14,6 +14,7 @@ from vicinal._checks import Argument, Sentence
 from vicinal.data.class_folders import check_bad_limit, listed, part_of
 from vicinal.data.dates import date_parts, is_date
 from vicinal.data.kind import Fit, NewData, Request, Samples
+from vicinal.data.names import default_target
 from vicinal.data.options import ReadOptions, SplitOptions, TableOptions, TextOptions, bad_limit
 from vicinal.data.splitting import PARTS, Labels, Positions, as_positions, position_type
 from vicinal.data.table_scan import Scan, kinds_of, names_and_parts, scan_table
@@ -24,8 +25,6 @@ from vicinal.tables.shards import joined_tables
 
 Value = TypeVar("Value", bound=np.generic)
 
-#: What the target column may be called where it is not named; the first group that has one counts.
-_TARGET_NAMES = (("target", "label", "class"), ("y",))
 #: A target with more different numbers than this is a quantity, if some of them occur once.
 _FEW = 20
 #: If fewer than this share of the rows are different, rows are counts of combinations, and may be on both sides.
@@ -81,7 +80,7 @@ class ScannedTable:
         notes = list(table.notes)
         target = request.target
         if target is None:
-            target = _default_target(table)
+            target = default_target(table)
             notes.append(f"target: {target!r}")
         table.require_column(target, "target")
         scan = scan_table(table, target, request.labels, request.options(ReadOptions), request.readers)
@@ -195,16 +194,6 @@ def _check_kind(table: Table, request: Request) -> None:
     if request.kind == "tabular" and text is not None:
         one, other = Argument("text", text), Argument("kind", "tabular")
         raise ValueError(Sentence(one, " makes a text task, but ", other, " was asked for: leave one out"))
-
-
-def _default_target(table: Table) -> str:
-    for names in _TARGET_NAMES:
-        found = [name for name in table.columns if name.lower() in names]
-        if len(found) == 1:
-            return found[0]
-    columns = listed([repr(name) for name in table.columns], n=20)
-    what = f", the column of {table.name!r} that holds the class: one of {columns}"
-    raise ValueError(Sentence("pass ", Argument("target"), what, *table.header_hint()))
 
 
 def _check_classes(scan: Scan, target: str) -> None:

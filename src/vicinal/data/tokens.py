@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vicinal._atomic import Json
-from vicinal._checks import Argument, Sentence, first_line, require
+from vicinal._checks import Argument, Sentence, require
 from vicinal.data.word_vectors import read_vectors
 
 #: Models whose positions begin after that of the padding token.
@@ -140,7 +140,7 @@ class Subwords:
             raise ValueError(
                 Sentence(
                     Argument("tokenizer", checkpoint),
-                    f" cannot be loaded here ({first_line(error)}): pass 'words', 'minilm', a folder that "
+                    " cannot be loaded here: pass 'words', 'minilm', a folder that "
                     "save_pretrained wrote, or a name on the Hugging Face hub while there is a network",
                 )
             ) from error
@@ -203,7 +203,7 @@ class Subwords:
             # A pattern that backtracks without end is a panic of the library, which is no `Exception`.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            raise ValueError(f"the tokenizer {self.name!r} cannot split a text: {first_line(error)}") from error
+            raise ValueError(f"the tokenizer {self.name!r} cannot split a text of this length") from error
         fields = {
             "input_ids": encoded.ids,
             "token_type_ids": encoded.type_ids,

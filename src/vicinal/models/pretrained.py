@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal._atomic import DamagedFileError, read_tensors
-from vicinal._checks import Argument, ArgumentError, Sentence, first_line, require
+from vicinal._checks import Argument, ArgumentError, Sentence, require
 from vicinal.objectives.transformers import head_name
 
 #: What stands for the weights that the network's own library publishes.
@@ -60,7 +60,7 @@ def pretrained_weights(name: str, source: str) -> dict[str, Tensor]:
     try:
         return _published(name)
     except (OSError, RuntimeError, ValueError) as error:
-        sentence = f"the published weights of {name!r} cannot be fetched here ({first_line(error)}): "
+        sentence = f"the published weights of {name!r} cannot be fetched here: "
         file = "pass a file of weights, ", Argument("pretrained", "FILE")
         raise ValueError(Sentence(sentence, *file)) from error
 
@@ -158,8 +158,7 @@ def _from_file(path: Path) -> dict[str, Tensor]:
     try:
         loaded: object = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what a file that is no checkpoint raises is up to pickle
-        why = f"holds no weights that can be read without running code ({first_line(error)})"
-        raise DamagedFileError(f"{path} {why}") from error
+        raise DamagedFileError(f"{path} holds no weights that can be read without running code") from error
     for name in _WRAPPED:
         loaded = loaded.get(name, loaded) if isinstance(loaded, Mapping) else loaded
     if not isinstance(loaded, Mapping) or not loaded or not all(isinstance(t, Tensor) for t in loaded.values()):

@@ -12,7 +12,7 @@ from types import ModuleType
 
 from torch import nn
 
-from vicinal._checks import choice, first_line, number, require
+from vicinal._checks import choice, number, require
 from vicinal.models.pooled import PooledEncoder
 
 #: What the dropout of hidden states is called in the configurations of BERT, RoBERTa, DistilBERT and their kin.
@@ -110,7 +110,7 @@ def _explained(checkpoint: str) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{checkpoint!r} is not a checkpoint that can be loaded here ({first_line(error)}): pass 'minilm', a "
+            f"{checkpoint!r} is not a checkpoint that can be loaded here: pass 'minilm', a "
             "folder that save_pretrained wrote, or a name on the Hugging Face hub while there is a network"
         ) from error
 

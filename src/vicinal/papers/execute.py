@@ -23,9 +23,10 @@ from typing import Any, TypeAlias
 
 from vicinal import _random, data
 from vicinal._atomic import FORMAT, read_json, write_json
-from vicinal._checks import Argument, ArgumentError, Sentence, nearest_names
+from vicinal._checks import Argument, ArgumentError, Sentence, message_of, nearest_names
 from vicinal.data.names import roots
 from vicinal.data.published_tables import PUBLISHED, read_published
+from vicinal.experiment import folder_name
 from vicinal.papers.base import Cell, Method, Recipe, Scale, Settings
 from vicinal.papers.claims import FIRST_SEED, Key
 from vicinal.papers.keys import cell_key, check_trained, training_key
@@ -33,7 +34,6 @@ from vicinal.papers.results import DECIDING, CellRecord, Result, commit, environ
 from vicinal.papers.sources import is_there, needs, source_of
 from vicinal.papers.trained import FitJob, Trained, TrainingJob
 from vicinal.runs import Experiment
-from vicinal.runs.experiment import folder_name
 from vicinal.runs.scheduler import Pool, run_jobs
 
 #: Digits of a cell's key that a result keeps: enough to tell any number of cells from each other.
@@ -150,7 +150,10 @@ def plan(
     chosen = [cell for cell in cells if not only or any(text in cell.name for text in only)]
     if not chosen:
         raise ArgumentError(
-            "only", list(only), "part of a row's name", hint=nearest_names(only[0], {cell.name for cell in cells})
+            "only",
+            only[0] if len(only) == 1 else list(only),
+            "part of a row's name",
+            hint=nearest_names(only[0], {cell.name for cell in cells}),
         )
     kept = _kept(name, recipe, scale, out)
     known = _known(out)
@@ -430,7 +433,7 @@ def _size(recipe: str, source: str, options: Settings) -> int:
     except (OSError, ValueError, ImportError) as error:
         known = source_of(source)
         form = f", {known.form}, from {known.url}" if known is not None and known.form else ""
-        raise FileNotFoundError(f"{recipe} needs {source}{form}: {error}") from error
+        raise FileNotFoundError(Sentence(f"{recipe} needs {source}{form}: ", message_of(error))) from error
     return sum(map(len, task.splits.values()))
 
 

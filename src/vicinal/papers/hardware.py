@@ -64,8 +64,10 @@ class Hardware:
         changes = [name for name in ("gpu_memory", "mixed_precision", "accumulation", "compile", "channels_last")
                    if getattr(self, name) not in (None, False)]  # fmt: skip
         if changes and scale != "paper":
-            only = " changes digits, and the cells of smaller scales are fixed: leave it out, or use scale 'paper'"
-            raise ValueError(Sentence(Argument(changes[0], getattr(self, changes[0])), only))
+            fixed = " changes digits, and the cells of smaller scales are fixed: leave it out, or pass "
+            raise ValueError(
+                Sentence(Argument(changes[0], getattr(self, changes[0])), fixed, Argument("scale", "paper"))
+            )
         before, cells = recipe.trainings, recipe.cells
 
         def trainings(one: Experiment) -> tuple[Experiment, ...]:

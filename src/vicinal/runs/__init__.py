@@ -1,15 +1,15 @@
 """Runs: data, a network, a method and a seed; one at a time, or a grid of them.
 
-`experiment` holds the options, `execute` runs it, and `Run` is its folder, which
+`vicinal.experiment` holds the options, `execute` runs it, and `Run` is its folder, which
 everything else reads: `bundle` (the model), `scores` (metrics), `mistakes`, `error_slices`, `baselines`, `probes`,
 `audit`. `grid` makes many runs, `scheduler` runs them anywhere, and `summary_table` compares them.
 """
 
+from vicinal.experiment import EvalSet, Experiment
 from vicinal.runs.audit import CrossAudit, audited, audited_by_aum
 from vicinal.runs.baselines import baselines, measure_baselines
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.execute import run
-from vicinal.runs.experiment import EvalSet, Experiment
 from vicinal.runs.external import result_of_predictions
 from vicinal.runs.grid import merged, run_grid
 from vicinal.runs.importance import Importance, permutation_importance

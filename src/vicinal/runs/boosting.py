@@ -17,13 +17,13 @@ from vicinal._checks import Argument, Sentence, require
 from vicinal._portable import versions
 from vicinal._typing import Step
 from vicinal.data import Split, Task
+from vicinal.experiment import Experiment
 from vicinal.metrics import Tally
 from vicinal.metrics.registry import watched
 from vicinal.models import Boosted, MLPAndTrees
 from vicinal.models.tree_fitting import gather, grow
 from vicinal.objectives.base import Objective, row_weights
 from vicinal.objectives.erm import ERM
-from vicinal.runs.experiment import Experiment
 from vicinal.training import FitConfig, FitResult
 from vicinal.training.batches import KeyedDataset, evaluation_batches
 from vicinal.training.config import MECHANICAL

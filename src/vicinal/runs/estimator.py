@@ -24,11 +24,11 @@ from torch import Tensor, nn
 
 from vicinal._checks import ArgumentError, require
 from vicinal._typing import Batch
+from vicinal.experiment import Experiment, default_method
 from vicinal.metrics.clusters import checked_weights
 from vicinal.objectives.forward import call
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.execute import check_names, train_bundle
-from vicinal.runs.experiment import Experiment, default_method
 from vicinal.runs.run import load_task
 
 require("sklearn", "train")

@@ -34,6 +34,7 @@ from vicinal.data.readers import Readers
 from vicinal.data.registry import KINDS
 from vicinal.data.text import TextPreprocessing
 from vicinal.data.tokens import Words
+from vicinal.experiment import EvalSet, Experiment
 from vicinal.expressions import parse
 from vicinal.metrics import evaluate_slices
 from vicinal.models import ModelSpec
@@ -46,7 +47,6 @@ from vicinal.runs.bundle import Bundle
 from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 from vicinal.runs.ensemble import ensemble, member_seeds
 from vicinal.runs.error_slices import MOST_SLICED, error_slices, slice_masks
-from vicinal.runs.experiment import EvalSet, Experiment
 from vicinal.runs.linear_head import fit_frozen
 from vicinal.runs.mistakes import confident_mistakes
 from vicinal.runs.run import Run, RunResult, corrupted, load_task

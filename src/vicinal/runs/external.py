@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from vicinal._atomic import Json
+from vicinal.experiment import Experiment
 from vicinal.predictions import open_file
 from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
-from vicinal.runs.experiment import Experiment
 from vicinal.runs.run import RunResult
 from vicinal.runs.scores import score
 

@@ -22,9 +22,9 @@ from vicinal import data, models
 from vicinal._atomic import Json, read_json, write_json
 from vicinal._checks import Argument, ArgumentError, Sentence, integer, joined
 from vicinal._remote import is_remote, local_path
+from vicinal.experiment import EvalSet, Experiment, folder_name
 from vicinal.expressions import parse
 from vicinal.runs.execute import run
-from vicinal.runs.experiment import EvalSet, Experiment, folder_name
 from vicinal.runs.layout import RunFiles
 from vicinal.runs.run import Run, RunResult
 from vicinal.runs.scheduler import Job, Pool, run_jobs

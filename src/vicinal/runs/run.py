@@ -38,6 +38,7 @@ from vicinal._remote import local_path
 from vicinal.data import Preprocessing, Split, Task
 from vicinal.data.options import MOST_PIXELS
 from vicinal.data.readers import Readers
+from vicinal.experiment import Experiment
 from vicinal.metrics import Estimate, Evaluation, Slice, compare, evaluate_slices
 from vicinal.models.pretrained import pretrained_statistics
 from vicinal.models.specification import features_of, front_end_of
@@ -45,7 +46,6 @@ from vicinal.probes.label_noise import corrupt_labels
 from vicinal.runs.bundle import Bundle, read_record
 from vicinal.runs.calibration import HeadCalibrators
 from vicinal.runs.error_slices import slice_masks
-from vicinal.runs.experiment import Experiment
 from vicinal.runs.layout import RunFiles
 from vicinal.runs.scores import Scores, score
 from vicinal.training import read_predictions

@@ -35,7 +35,6 @@ from vicinal._checks import (
     ArgumentError,
     Sentence,
     choice,
-    first_line,
     freeze,
     integer,
     message_of,
@@ -328,7 +327,7 @@ def _check_answers(address: str) -> None:
     try:
         socket.create_connection((host, port), timeout=_CONNECT).close()
     except OSError as error:
-        none = f": no cluster answers there ({first_line(error)}). Is it running, and can this machine reach it?"
+        none = ": no cluster answers there. Is it running, and can this machine reach it?"
         raise ConnectionError(Sentence(Argument("address", address), none)) from error
 
 

@@ -93,7 +93,7 @@ def _check_unpacked(path: Path) -> None:
         with open_archive(path) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
     except zipfile.BadZipFile as error:
-        raise ValueError(f"{str(path)!r} is no readable Excel workbook ({error}): is it complete?") from error
+        raise ValueError(f"{str(path)!r} is no readable Excel workbook: is it complete?") from error
     check_memory(f"{str(path)!r} unpacks to {size:,} bytes and", _UNPACKED * size, instead=_INSTEAD)
 
 

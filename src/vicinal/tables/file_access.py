@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from vicinal._checks import Argument, Sentence, first_line
+from vicinal._checks import Argument, Sentence
 from vicinal._memory import beyond_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW
 
@@ -173,16 +173,18 @@ def readable_errors(path: Path, form: str) -> Iterator[None]:
             raise  # the disk's own error names the file already
         packed = path.suffix.lower() in {*_COMPRESSIONS, ".zip"}
         what = "cannot be unpacked" if packed else f"is no readable {form} file"
-        raise ValueError(f"{name!r} {what} ({first_line(error)}): is it complete?") from error
+        raise ValueError(f"{name!r} {what}: is it complete?") from error
     except (ValueError, NotImplementedError) as error:  # pyarrow's ArrowInvalid is one
         if not type(error).__module__.startswith("pyarrow"):
             raise
         if form in _TYPED:
-            raise ValueError(f"{name!r} is no readable {form} file ({first_line(error)}): is it complete?") from error
+            raise ValueError(f"{name!r} is no readable {form} file: is it complete?") from error
         if "straddling" in str(error):
             close = "close a quotation mark, if one is left open"
             raise beyond_memory(f"a row of {name!r}", text_block(), share=_BLOCKS, instead=close) from error
-        raise ValueError(f"{name!r} cannot be read as a table: {error}") from error
+        raise ValueError(
+            f"{name!r} cannot be read as a table: is it complete, and of the form that its name says?"
+        ) from error
 
 
 def known_encoding(encoding: str | None) -> str:

@@ -33,7 +33,7 @@ def open_npy(path: Path) -> InMemory:
         raise
     except Exception as error:  # what a damaged header raises is up to Python's parser
         raise ValueError(
-            f"{str(path)!r} is no readable NPY file ({error}): numbers or text are read, no Python objects"
+            f"{str(path)!r} is no readable NPY file: numbers or text are read, no Python objects"
         ) from error
     check_memory(f"the array of {str(path)!r}", array.nbytes)
     width = array.shape[1] if array.ndim == 2 else len(array.dtype.names or ())

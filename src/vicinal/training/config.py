@@ -28,6 +28,7 @@ from vicinal._checks import (
     nearest_names,
     number,
 )
+from vicinal._names import DEVICES, TRACKERS
 
 if TYPE_CHECKING:
     import torch
@@ -125,13 +126,11 @@ def _as_number(value: object) -> object:
 
 
 def device_name(name: str, value: object) -> str:
-    """Return the name of a device, checked."""
-    import torch
-
-    try:
-        return str(torch.device(str(value)))
-    except RuntimeError:
-        raise ArgumentError(name, value, "a device such as 'cpu', 'cuda', 'cuda:1' or 'mps'") from None
+    """Return the name of a device, checked without torch, which takes seconds to import."""
+    kind, colon, number = str(value).partition(":")
+    if kind not in DEVICES or bool(colon) != number.isdecimal():
+        raise ArgumentError(name, value, "a device such as 'cpu', 'cuda', 'cuda:1' or 'mps'")
+    return str(value)
 
 
 _count = partial(integer, low=1)
@@ -279,7 +278,7 @@ class FitConfig:
     )
     trackers: tuple[str, ...] | None = _option(
         None,
-        _unless_none(lambda name, values: tuple(str(value) for value in _several(name, values))),
+        _unless_none(_tuple_of(lambda name, value: choice(name, value, TRACKERS))),
         "Where metrics are logged: tensorboard, wandb, …; by default TensorBoard where it is installed.",
         metavar="NAME",
     )

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import nn
 
-from vicinal._checks import Argument, Sentence, choice, require
+from vicinal._checks import Argument, Sentence, require
 from vicinal._typing import Model
 from vicinal.objectives.forward import unwrap
 from vicinal.training.config import FitConfig
@@ -117,7 +117,6 @@ def accelerator(config: FitConfig, out: Path | None) -> Iterator[Accelerator]:
     if "tensorboard" in trackers and out is None:
         raise ValueError(Sentence("the tracker 'tensorboard' writes to the run folder: pass ", Argument("out")))
     for name in trackers:  # Accelerate would silently continue without
-        choice("trackers", name, [kind.value for kind in accelerate.utils.LoggerType if kind.value != "all"])
         if name not in [kind.value for kind in accelerate.tracking.get_available_trackers()]:
             raise ImportError(f"the tracker {name!r} is not installed: pip install {name}")
     if config.mixed_precision == "fp16" and only_cpu():

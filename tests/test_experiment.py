@@ -9,8 +9,8 @@ import pytest
 
 from tests.cli.running import refused, vicinal
 from vicinal import runs
+from vicinal.experiment import data_name, folder_name
 from vicinal.runs import EvalSet, Experiment
-from vicinal.runs.experiment import data_name, folder_name
 
 FULL = Experiment(
     source="my data/it's <here>.csv",

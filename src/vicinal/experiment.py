@@ -11,7 +11,7 @@ from typing import Any
 
 from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence, choice, flag, freeze, integer, nearest_names, number
-from vicinal.calibrators import CALIBRATORS
+from vicinal._names import CALIBRATORS
 from vicinal.training.config import MECHANICAL
 
 #: Networks of an ensemble at most: more is a typing mistake.
