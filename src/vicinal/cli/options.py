@@ -245,7 +245,7 @@ _MODEL = [
     ),
     _Option("fast", bool, "Leave a pretrained network as it is, and train a linear head on its features."),
     _Option(
-        "ensemble", int, "Train so many networks, and serve their mean with one temperature.  [default: 1]", "NUMBER"
+        "ensemble", int, "Train this many networks, and serve their mean with one temperature.  [default: 1]", "N"
     ),
 ]
 
