@@ -20,6 +20,9 @@ PAGES = {
 }
 #: The training sets by whose size the reference shows the training defaults.
 SIZES = (500, 5_000, 100_000)
+#: A table with so many columns is a list on a phone.
+_WIDE = 5
+_TAG = re.compile(r"<[^>]+>")
 
 
 def on_config(config: Any, **_: Any) -> Any:
@@ -40,6 +43,7 @@ def on_files(files: Any, *, config: Any, **_: Any) -> Any:
     add("cards/index.md", card_index())
     for image in sorted((CARDS / "img").glob("*.png")):
         add(f"cards/img/{image.name}", image.read_bytes())
+        add(f"cards/img/dark-{image.name}", dark(image))
     for uri, path in PAGES.items():
         add(uri, path.read_text(encoding="utf-8"))
     return files
@@ -51,6 +55,9 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     boosts = {"start/": 4, "howto/": 3, "frameworks/": 3, "concepts/": 2, "reference/api/": 0.5, "project/": 0.5}
     boosts |= {"evidence": 0.3, "gallery": 0.3}
     page.meta.setdefault("search", {}).setdefault("boost", next((boosts[b] for b in boosts if uri.startswith(b)), 1))
+    if uri.startswith("cards/"):
+        shown = r"![\1](img/\2#only-light)\n![\1](img/dark-\2#only-dark)"
+        markdown = re.sub(r"^!\[([^\]]*)\]\(img/(\w+\.png)\)$", shown, markdown, flags=re.MULTILINE)
     if uri == "reference/api/vicinal.md":
         return f"{markdown.rstrip()}\n      members: [{', '.join(public_names())}]\n"
     if uri in PAGES:
@@ -58,6 +65,40 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     tables = {"cli": command_reference, "networks": network_tables, "training": training_defaults}
     tables |= {"fit": training_options, "data": data_options}
     return re.sub(r"^<!-- table: (\w+) -->$", lambda found: tables[found[1]](), markdown, flags=re.MULTILINE)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Give each cell of a wide table the name of its column, under which a phone shows it."""
+    return re.sub(r"<table>.*?</table>", lambda found: _labelled(found[0]), html, flags=re.DOTALL)
+
+
+def _labelled(html: str) -> str:
+    heads = [
+        _TAG.sub("", head).strip().replace('"', "&quot;") for head in re.findall(r"<th[^>]*>(.*?)</th>", html, re.S)
+    ]
+    if len(heads) < _WIDE:
+        return html
+    body = re.sub(r"<tr>.*?</tr>", lambda row: _labelled_row(row[0], heads), html.split("</thead>")[1], flags=re.DOTALL)
+    return f"{html.split('</thead>')[0].replace('<table>', '<table data-wide>')}</thead>{body}"
+
+
+def _labelled_row(html: str, heads: list[str]) -> str:
+    names = iter(heads)
+    return re.sub(r"<td(?=[ >])", lambda _: f'<td data-column="{next(names, "")}"', html)
+
+
+def dark(image: Path) -> bytes:
+    """Return a picture for a dark page: its greys, which are ground and words, are inverted."""
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    pixels = np.asarray(Image.open(image).convert("RGB"))
+    grey = (pixels.max(axis=2) - pixels.min(axis=2) <= 2)[..., None]
+    written = io.BytesIO()
+    Image.fromarray(np.where(grey, 32 + (255 - pixels) // 8 * 7, pixels).astype(np.uint8)).save(written, "png")
+    return written.getvalue()
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

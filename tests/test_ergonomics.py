@@ -51,6 +51,15 @@ def test_two_classes_need_one_column() -> None:
     assert evaluate(y, logits=z).metrics == evaluate(y, logits=np.c_[np.zeros(3), z]).metrics
 
 
+def test_calibrate_takes_what_evaluate_takes() -> None:
+    p, y = np.tile([0.9, 0.2, 0.6, 0.3], 10), np.tile([1, 0, 0, 1], 10)
+    wanted = vicinal.calibrate(y, probs=np.c_[1 - p, p], method="temperature")
+    for labels, probs in ((y, p), (np.array(["no", "yes"])[y], p), (np.array(["no", "yes"])[y], np.c_[1 - p, p])):
+        found = vicinal.calibrate(labels, probs=probs, method="temperature")
+        assert found.calibrator == wanted.calibrator
+        np.testing.assert_allclose(found.predict_proba(probs=probs), wanted.predict_proba(probs=np.c_[1 - p, p]))
+
+
 def test_calls_in_the_wrong_shape_get_a_hint() -> None:
     with pytest.raises(TypeError, match=r"evaluate\(labels, probs=…\)"):
         evaluate(LABELS, PROBS)
@@ -58,6 +67,8 @@ def test_calls_in_the_wrong_shape_get_a_hint() -> None:
     for wrong in (lambda: Mixup(alpha=0.2)(model(x), y), lambda: Mixup(alpha=0.2)(model(x), x, y)):
         with pytest.raises(TypeError, match=r"pass the model, not its output: objective\(model, x, y\)"):
             wrong()
+    with pytest.raises(TypeError, match=r"pass the model, the inputs and the labels: objective\(model, x, y\)"):
+        Mixup(alpha=0.2)(model, x)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from vicinal.calibrators.mixture import MixtureCalibration, mixture_shares
 from vicinal.calibrators.names import CALIBRATORS, named
 from vicinal.calibrators.structured_matrix import StructuredMatrixScaling
 from vicinal.calibrators.validation import FEW, cross_validate, held_out_nll
+from vicinal.metrics.chunks import class_numbers, two_columns
 
 #: Those that `auto` tries, besides none at all.
 _TRIED = ("temperature", "svs", "sms", "quadratic", "isotonic")
@@ -128,9 +129,10 @@ class Calibration:
         return self.calibrator(logits)
 
     def predict_proba(self, *, logits: Any = None, probs: Any = None) -> Any:
-        """Return calibrated probabilities `[N, K]` of logits or of probabilities."""
+        """Return calibrated probabilities `[N, K]` of logits or of probabilities; see `calibrate`."""
         if (logits is None) == (probs is None):
             raise ValueError("pass exactly one of logits= and probs=")
+        logits, probs = _two_columns(logits, probs)
         return self.calibrator.predict_proba(logits_of_probs(probs, self.least or None) if logits is None else logits)
 
     @property
@@ -194,9 +196,10 @@ def calibrate(
     Parameters
     ----------
     labels
-        Class numbers `[N]`.
+        Class numbers `[N]`, or names of classes, whose sorted order is that of the columns.
     logits, probs
-        Held-out scores `[N, K]`, exactly one of the two. See `least_prob` for what a probability of 0 counts as.
+        Held-out scores `[N, K]`, exactly one of the two; for two classes those of the second, `[N]`. See `least_prob`
+        for what a probability of 0 counts as.
     method
         `"auto"`, a name of `CALIBRATORS`, `"none"`, or a calibrator, which is fitted (again).
     sample_weight
@@ -222,6 +225,8 @@ def calibrate(
     """
     if (logits is None) == (probs is None):
         raise ValueError(f"pass exactly one of logits= and probs=, got {'both' if probs is not None else 'neither'}")
+    logits, probs = _two_columns(logits, probs)
+    labels = class_numbers(labels, None, logits if probs is None else probs)
     least = LEAST_PROB if probs is None else least_prob(probs)
     z = _as_logits(logits) if probs is None else logits_of_probs(probs, least)
     y = as_classes("labels", labels, n_classes=z.shape[1])
@@ -247,6 +252,15 @@ def calibrate(
             calibrator.fit(z, y, sample_weight=w)
     notes = tuple(dict.fromkeys(str(one.message) for one in caught))
     return Calibration(calibrator, name, len(y), tried, notes, least)
+
+
+def _two_columns(logits: Any, probs: Any) -> tuple[Any, Any]:
+    """Return scores of the second of two classes as two columns."""
+    if logits is not None and np.ndim(logits) == 1:
+        logits = two_columns(logits, are_probs=False)
+    if probs is not None and np.ndim(probs) == 1:
+        probs = two_columns(probs, are_probs=True)
+    return logits, probs
 
 
 def candidates(

@@ -52,6 +52,9 @@ class LossParts:
     calibration: Estimate
     refinement: Estimate
 
+    def __str__(self) -> str:
+        return f"{self.loss} = calibration {self.calibration} + refinement {self.refinement}"
+
     def to_dict(self) -> dict[str, object]:
         """Return the three with their intervals as JSON can hold them."""
         return {name: part.to_dict() for name, part in vars(self).items()}

@@ -244,9 +244,7 @@ _MODEL = [
         "[FILE]",
     ),
     _Option("fast", bool, "Leave a pretrained network as it is, and train a linear head on its features."),
-    _Option(
-        "ensemble", int, "Train this many networks, and serve their mean with one temperature.  [default: 1]", "N"
-    ),
+    _Option("ensemble", int, "Train this many networks, and serve their mean with one temperature.  [default: 1]", "N"),
 ]
 
 _PRINTED_KINDS = {"tabular": "tables", "image": "images", "text": "texts", "audio": "sounds"}

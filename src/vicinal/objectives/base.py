@@ -93,8 +93,10 @@ class Objective(ABC):
             `"multiclass"`; `"binary"` for 0 and 1 `[B]` with one logit; `"multilabel"` for 0 and 1 `[B, L]` with one
             logit each, both by binary cross-entropy; `"regression"` for numbers `[B]`, by squared error.
         """
-        if y is None or not callable(model):
+        if not callable(model):
             raise TypeError("pass the model, not its output: objective(model, x, y)")
+        if y is None:
+            raise TypeError("pass the model, the inputs and the labels: objective(model, x, y)")
         given: dict[str, Any] = {"index": index, "epoch": epoch, "generator": generator}
         # A draw breaks a graph. It comes first, so that the rest is one.
         if torch.compiler.is_compiling() and self.draws(Step(**given)):
