@@ -36,8 +36,6 @@ from benchmarks.timing import marked, table
 NUMBERS = 14
 CATEGORIES = (2, 5, 12, 30, 60, 100)
 
-#: `vicinal.data.load` before there was one reader (commit f0252cc), of the same file on the same machine.
-BEFORE = {"rows": 1_000_000, "cpu": 104.3, "peak": 5134, "features": 858}
 #: Seconds to the first step beyond the start of the command, and up to how many rows they are the goal.
 SECONDS = {10: 1_000_000, 90: 10_000_000}
 
@@ -194,10 +192,6 @@ def main() -> None:
                 command = [sys.executable, "-m", "benchmarks.bench_tables", "--run", name, str(path)]
                 results[name].append(json.loads(subprocess.check_output(command)))
     lines = [[name, *_shown(runs)] for name, runs in results.items()]
-    if options.rows == BEFORE["rows"]:
-        lines.append(
-            ["`load` at f0252cc", "", f"{BEFORE['cpu']:.1f}", f"{BEFORE['peak']:,}", f"{BEFORE['features']:,}"]
-        )
     print(f"{options.rows:,} rows × {NUMBERS + len(CATEGORIES)} columns; the fastest of {options.rounds} rounds\n")
     print(table(["", "wall s", "cpu s", "peak MB beyond imports", "features MB"], lines), end="\n\n", flush=True)
     train(options.rows, options.shards, options.model)
