@@ -16,7 +16,7 @@ KINDS = ("tabular", "text", "image", "audio")
 #: Where metrics can be logged, in the order of Accelerate.
 TRACKERS = ("aim", "tensorboard", "wandb", "trackio", "comet_ml", "mlflow", "clearml", "dvclive", "swanlab")
 #: The kinds of devices that torch knows.
-DEVICES = ("cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla",
+DEVICES = ("cpu", "cuda", "ipu", "xpu", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla",
            "lazy", "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone")  # fmt: skip
 #: The networks of each kind of data, in the order of `vicinal.models.names`.
 NETWORKS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import json
 import re
 import subprocess
@@ -10,11 +11,15 @@ import sys
 from pathlib import Path
 from textwrap import indent
 
+import accelerate
 import pytest
+import torch
 
+import vicinal as library
 from tests.cli.running import refused, vicinal
 from vicinal import _names, calibrators, expressions, models
 from vicinal.cli.app import app
+from vicinal.models import specification
 
 #: What takes seconds to import.
 SLOW = ("torch", "numpy", "scipy", "pandas", "pyarrow", "sklearn", "torchvision", "transformers", "matplotlib", "PIL")
@@ -148,6 +153,22 @@ WRONG = {
     "train --method Mxup()": "unknown objective 'Mxup'; did you mean 'Mixup'",
     "train --method LogitMix(Mxup())": "unknown objective 'Mxup'; did you mean 'Mixup'",
     "train --model resnet81": "there is no network 'resnet81'; did you mean 'resnet18'",
+    "train --method LogitMix(Mixup(alpa=0.2))": "Mixup has no parameter 'alpa'; did you mean 'alpha'?",
+    "train t.csv --target y --model mpl": "there is no network 'mpl'; did you mean 'mlp'?",
+    "train t.csv --target y --model mlp --model-option dropuot=0.3": "mlp has no option 'dropuot'; did you mean",
+    "train t.csv": "pass --target, the column of 't.csv' that holds the class: one of 'size' and 'y'",
+    "train t.csv --target y --slice syze": "--slice syze is no column of 't.csv'; did you mean 'size'?",
+    "train t.csv --target y --kind tablar": "--kind must be one of 'tabular', 'text', 'image', 'audio', got 'tablar'",
+    "train --device cudda": "--device must be a device such as 'cpu', 'cuda', 'cuda:1' or 'mps', got 'cudda'",
+    "train --trackers tensorbord": "--trackers must be one of 'aim', 'tensorboard'",
+    "train --class-weight balnced": "--class-weight must be one of 'balanced', got 'balnced'",
+    "train --ensemble 0": "--ensemble must be an integer from 1 to 1,000, got 0",
+    "train --corrupt 3": "--corrupt must be a number in [0, 1], got 3.0",
+    "train --watch tst": "--watch must be one of 'train', 'test', got 'tst'",
+    "train --report x.pdf": "--report must end in .html",
+    "compare --model mlp,hgb --backend rey": "--backend must be one of 'loky', 'ray', 'dask', got 'rey'",
+    "compare --model mlp,hgb --workers 0": "--workers must be an integer of at least 1, got 0",
+    "compare --model mlp,hgb --choose nl": "--choose must be one of 'accuracy'",
     "train --calibrate platt": "--calibrate must be one of 'auto', 'none', 'temperature'",
     "train --val many": "--val must be a share such as 0.15",
     "train --model-option hidden": "--model-option must be NAME=VALUE",
@@ -163,6 +184,11 @@ WRONG = {
     "evaluate gone.csv": "there is no file 'gone.csv'",
     "reproduce z18-tab9": "there is no recipe 'z18-tab9'; did you mean",
     "reproduce z18-tab2 --scale cpus": "--scale must be one of 'cpu', 'night', 'paper'",
+    "reproduce z18-tab2 --seeds x": "--seeds must be a number such as 5, or a range such as 1010-1014, got 'x'",
+    "reproduce z18-tab2 --seeds 2 --more-seeds 2": "give --seeds or --more-seeds, not both",
+    "reproduce z18-tab2 --until never": "--until must be one of 'decided', got 'never'",
+    "reproduce z18-tab2 --mixed-precision bf17": "--mixed-precision must be one of 'no', 'bf16', 'fp16'",
+    "reproduce --pages docs": "--pages needs --results FOLDER",
     "methods Mxup": "there is no method 'Mxup'; did you mean 'Mixup'",
 }
 
@@ -170,6 +196,7 @@ WRONG = {
 def test_names_are_checked_before_torch_is_imported(tmp_path: Path) -> None:
     main = _MAIN.replace("not ended.code", "ended.code == 1")
     each = indent(f"sys.argv = ['vicinal', *words.split()]\n{main}print('END', file=sys.stderr)\n", "    ")
+    (tmp_path / "t.csv").write_text("size,y\n1,a\n2,b\n")
     script = f"import json, sys\nfor words in {list(WRONG)!r}:\n{each}{_SAY}"
     call = [sys.executable, "-c", script.format(slow=SLOW)]
     done = subprocess.run(call, capture_output=True, text=True, check=True, encoding="utf-8", cwd=tmp_path)
@@ -183,3 +210,18 @@ def test_names_that_are_checked_early_are_all_there_are() -> None:
     assert tuple(calibrators.CALIBRATORS) == _names.CALIBRATORS
     assert {kind: tuple(models.names(kind)) for kind in _names.NETWORKS} == _names.NETWORKS
     assert {*models.names("audio")} <= {*_names.NETWORKS["image"]}
+    assert specification.KINDS == _names.KINDS
+    for name, known in _names.TABULAR_OPTIONS.items():
+        assert {*specification._defaults(specification.FAMILIES["tabular"].builder(name))} - {
+            *_names.FROM_THE_DATA
+        } == {*known}, name
+    trackers = [kind.value for kind in accelerate.utils.LoggerType if kind.value != "all"]
+    assert tuple(trackers) == _names.TRACKERS
+    for name in _names.DEVICES:
+        torch.device(name)
+
+
+@pytest.mark.parametrize("name", library.OBJECTIVES)
+def test_parameters_of_methods_are_read_without_importing_them(name: str) -> None:
+    found = {*expressions._parameters(library.OBJECTIVES[name], name)}
+    assert found == {*inspect.signature(getattr(library, name)).parameters} - {"given"}

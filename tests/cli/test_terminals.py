@@ -161,6 +161,33 @@ def test_names_of_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.Mon
     vicinal("calibrate", name, name, "--out", os.fsdecode(b"o\xff.csv"))
 
 
+@pytest.mark.parametrize("width", [100, 80, 60])
+def test_no_method_of_a_comparison_is_cut_off(width: int, monkeypatch, capsys) -> None:
+    """Nor is an interval: columns that do not fit beside each other are in tables below each other."""
+    monkeypatch.setattr("vicinal.cli.console._rich", lambda: RichConsole(width=width))
+    monkeypatch.setattr("vicinal.cli.console._on_terminal", lambda: True)
+    methods = ["ERM()", "LogitMix(CutMix(alpha=1.0), weight=0.1)", *(f"Mixup(alpha={a}.0)" for a in range(5))]
+    rows = "".join(f"| `{name}` | 5 of 5 | 0.8733 [0.7783, 0.9652] | 0.3143 [0.2484, 0.3953] |\n" for name in methods)
+    head = "| method | seeds | accuracy | NLL |\n| --- | --- | --- | --- |\n"
+    Console(as_json=False).markdown(f"300 test samples\n\n{head}{rows}\nThe best is `ERM()`.\n")
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= width
+    assert said.count("0.3143") == said.count("[0.2484, 0.3953]") == len(methods)
+    for name in methods:
+        assert all(word in said for word in name.split())
+    assert "The best is ERM()." in said
+
+
+def test_words_of_a_table_are_never_cut_off(monkeypatch, capsys) -> None:
+    monkeypatch.setattr("vicinal.cli.console._rich", lambda: RichConsole(width=60))
+    monkeypatch.setattr("vicinal.cli.console._on_terminal", lambda: True)
+    Console(as_json=False).markdown("| field | what |\n|---|---|\n| `layers` | " + "the layers to mix at, " * 9 + "|\n")
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert said.split().count("layers") == 10
+
+
 NAMES = ["", "n", "accuracy", "NLL", "Brier score", "ECE (15 bins)", "OE (15 bins)"]
 METRICS = [
     "1,082",
