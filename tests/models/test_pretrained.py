@@ -89,7 +89,7 @@ def test_published_weights(published, monkeypatch):
 
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fetched)
     assert pretrained_weights("shufflenetv2", "default") is published
-    with pytest.raises(ValueError, match=r"'resnet50' cannot be fetched here \(no network\): .* pretrained='FILE'"):
+    with pytest.raises(ValueError, match=r"'resnet50' cannot be fetched here: .* pretrained='FILE'"):
         pretrained_weights("resnet50", "default")
     with pytest.raises(ValueError, match="no published weights of 'lenet'"):
         pretrained_weights("lenet", "default")

@@ -272,7 +272,7 @@ def test_an_address_where_no_cluster_is_is_refused_at_once_and_named(base, tmp_p
     with socket.socket() as bound:  # taken, but nobody listens
         bound.bind(("127.0.0.1", 0))
         address = f"{protocol}127.0.0.1:{bound.getsockname()[1]}"
-        with pytest.raises(ConnectionError, match=f"address='{address}': no cluster answers there .*refused"):
+        with pytest.raises(ConnectionError, match=f"address='{address}': no cluster answers there"):
             run_grid(base, METHODS, SEEDS, tmp_path / "grid", pool=Pool(backend=backend, address=address))
         if backend == "ray":
             monkeypatch.setenv("RAY_ADDRESS", address)  # it is what Ray takes for "auto"

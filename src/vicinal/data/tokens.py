@@ -203,7 +203,7 @@ class Subwords:
             # A pattern that backtracks without end is a panic of the library, which is no `Exception`.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            raise ValueError(f"the tokenizer {self.name!r} cannot split a text of this length") from error
+            raise ValueError(f"the tokenizer {self.name!r} cannot split a text: its pattern takes too long") from error
         fields = {
             "input_ids": encoded.ids,
             "token_type_ids": encoded.type_ids,

@@ -182,9 +182,7 @@ def readable_errors(path: Path, form: str) -> Iterator[None]:
         if "straddling" in str(error):
             close = "close a quotation mark, if one is left open"
             raise beyond_memory(f"a row of {name!r}", text_block(), share=_BLOCKS, instead=close) from error
-        raise ValueError(
-            f"{name!r} cannot be read as a table: is it complete, and of the form that its name says?"
-        ) from error
+        raise ValueError(f"{name!r} cannot be read as a table: {error}") from error
 
 
 def known_encoding(encoding: str | None) -> str:
