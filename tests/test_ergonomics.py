@@ -56,8 +56,15 @@ def test_calibrate_takes_what_evaluate_takes() -> None:
     wanted = vicinal.calibrate(y, probs=np.c_[1 - p, p], method="temperature")
     for labels, probs in ((y, p), (np.array(["no", "yes"])[y], p), (np.array(["no", "yes"])[y], np.c_[1 - p, p])):
         found = vicinal.calibrate(labels, probs=probs, method="temperature")
-        assert found.calibrator == wanted.calibrator
+        assert found.calibrator.temperature_ == pytest.approx(wanted.calibrator.temperature_)
         np.testing.assert_allclose(found.predict_proba(probs=probs), wanted.predict_proba(probs=np.c_[1 - p, p]))
+
+
+def test_label_issues_takes_what_evaluate_takes() -> None:
+    p, y = np.array([0.01] * 80 + [0.99] * 120), np.array([0] * 100 + [1] * 100)
+    wanted = vicinal.probes.label_issues(y, probs=np.c_[1 - p, p]).ranking
+    for labels, probs in ((y, p), (np.array(["no", "yes"])[y], p), (np.array(["no", "yes"])[y], np.c_[1 - p, p])):
+        assert vicinal.probes.label_issues(labels, probs=probs).ranking.equal(wanted)
 
 
 def test_calls_in_the_wrong_shape_get_a_hint() -> None:

@@ -154,11 +154,11 @@ WRONG = {
     "train --method LogitMix(Mxup())": "unknown objective 'Mxup'; did you mean 'Mixup'",
     "train --model resnet81": "there is no network 'resnet81'; did you mean 'resnet18'",
     "train --method LogitMix(Mixup(alpa=0.2))": "Mixup has no parameter 'alpa'; did you mean 'alpha'?",
-    "train t.csv --target y --model mpl": "there is no network 'mpl'; did you mean 'mlp'?",
-    "train t.csv --target y --model mlp --model-option dropuot=0.3": "mlp has no option 'dropuot'; did you mean",
-    "train t.csv": "pass --target, the column of 't.csv' that holds the class: one of 'size' and 'y'",
-    "train t.csv --target y --slice syze": "--slice syze is no column of 't.csv'; did you mean 'size'?",
-    "train t.csv --target y --kind tablar": "--kind must be one of 'tabular', 'text', 'image', 'audio', got 'tablar'",
+    "train t.csv --target sort --model mpl": "there is no network 'mpl'; did you mean 'mlp'?",
+    "train t.csv --target sort --model mlp --model-option dropuot=0.3": "mlp has no option 'dropuot'; did you mean",
+    "train t.csv": "pass --target, the column of 't.csv' that holds the class: one of 'size' and 'sort'",
+    "train t.csv --target sort --slice syze": "--slice syze is no column of 't.csv'; did you mean 'size'?",
+    "train t.csv --target sort --kind tablar": "--kind must be one of 'tabular', 'text', 'image', 'audio'",
     "train --device cudda": "--device must be a device such as 'cpu', 'cuda', 'cuda:1' or 'mps', got 'cudda'",
     "train --trackers tensorbord": "--trackers must be one of 'aim', 'tensorboard'",
     "train --class-weight balnced": "--class-weight must be one of 'balanced', got 'balnced'",
@@ -196,7 +196,7 @@ WRONG = {
 def test_names_are_checked_before_torch_is_imported(tmp_path: Path) -> None:
     main = _MAIN.replace("not ended.code", "ended.code == 1")
     each = indent(f"sys.argv = ['vicinal', *words.split()]\n{main}print('END', file=sys.stderr)\n", "    ")
-    (tmp_path / "t.csv").write_text("size,y\n1,a\n2,b\n")
+    (tmp_path / "t.csv").write_text("size,sort\n1,a\n2,b\n")
     script = f"import json, sys\nfor words in {list(WRONG)!r}:\n{each}{_SAY}"
     call = [sys.executable, "-c", script.format(slow=SLOW)]
     done = subprocess.run(call, capture_output=True, text=True, check=True, encoding="utf-8", cwd=tmp_path)

@@ -121,7 +121,7 @@ def test_torchvision_data_and_what_to_do_without(tmp_path, monkeypatch):
     task = data.load("cifar100", data.ReadOptions(data_root=tmp_path / "mine"))
     assert task.classes[3] == "class 3"
     assert len(task.test) == 20
-    with pytest.raises(ValueError, match=r"cifar100 .*: its server does not answer. Pass data_root='FOLDER', or set VICINAL_DATA"):
+    with pytest.raises(ValueError, match=r"cifar100 .*: its server does not answer. Pass data_root='FOLDER'"):
         data.load("cifar100")
 
 

@@ -19,6 +19,8 @@ _GAP = 3
 _BLOCK = re.compile(r"(^```[^\n]*\n.*?^```$|(?:^\|[^\n]*\|$\n?)+)", re.MULTILINE | re.DOTALL)
 #: Characters of a number with its interval, at most.
 _LONGEST_NUMBER = 38
+#: Words of a name, at most.
+_FEW_WORDS = 4
 #: A name of a method that is longer is broken at its brackets too.
 _LONG_NAME = 30
 #: The names of the columns of a table, and its rows.
@@ -92,7 +94,9 @@ class Console:
         head, _, *rows = [[_plain(cell) for cell in line.strip("| ").split(" | ")] for line in text.splitlines()]
         rows = [[*row, *[""] * (len(head) - len(row))] for row in rows]
         cells = [cell for row in rows for cell in row[1:]]
-        numbers = len(head) > 2 and max(map(len, cells), default=0) <= _LONGEST_NUMBER
+        # Claims, whose names are sentences, are a table of words.
+        sentences = any(len(row[0].partition("(")[0].split()) > _FEW_WORDS for row in rows)
+        numbers = len(head) > 2 and not sentences and max(map(len, cells), default=0) <= _LONGEST_NUMBER
         self.table("", head, rows, numbers=numbers)
         _rich().print()
 

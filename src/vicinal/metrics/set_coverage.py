@@ -19,8 +19,14 @@ class SetEvaluation:
     --------
     >>> from vicinal.metrics import evaluate_sets
     >>> result = evaluate_sets([0, 1, 0], sets=[[True, False], [True, True], [False, True]])
-    >>> result.n, result.size_n
-    (3, {1: 2, 2: 1})
+    >>> print(result)
+    3 sets; 95 % intervals
+    coverage 0.6667 [0.0943, 0.9916]
+    size     1.3333 [-0.1009, 2.7676]
+    empty    0.0000 [0.0000, 0.7076]
+    single   0.6667 [0.0943, 0.9916]
+    >>> result.size_n
+    {1: 2, 2: 1}
     """
 
     n: int
@@ -51,6 +57,11 @@ class SetEvaluation:
         """The number of the class with the lowest coverage."""
         known = [(e.value, k) for k, e in enumerate(self.class_coverage) if e is not None]
         return min(known)[1]
+
+    def __str__(self) -> str:
+        names = ("coverage", "size", "empty", "single")
+        lines = [f"{self.n:,} sets; {100 * self.level:g} % intervals"]
+        return "\n".join([*lines, *(f"{name:8} {getattr(self, name)}" for name in names)])
 
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers for a JSON file."""

@@ -57,6 +57,7 @@ from torch import Tensor
 
 from vicinal._arrays import as_labels, as_tensor
 from vicinal.metrics import Estimate
+from vicinal.metrics.chunks import class_numbers, two_columns
 
 #: Twice the difference of log likelihoods that rejects ε = 0, one-sided at 1 %, and that bounds a 95 % interval.
 _REJECTS, _INTERVAL = 5.412, 3.841
@@ -320,12 +321,12 @@ def _fitted(model: _Mixture) -> tuple[Estimate, bool, list[Tensor]]:
 
 
 def _checked(probs: object, labels: object) -> tuple[Tensor, Tensor]:
-    p = as_tensor("probs", probs).double()
+    p = as_tensor("probs", two_columns(probs, are_probs=True)).double()
     if p.ndim != 2 or p.shape[1] < 2 or len(p) == 0:
         raise ValueError(f"probs must have shape [N, K] with at least two classes, got {list(p.shape)}")
     if not bool(p.isfinite().all()) or float(p.min()) < 0 or not torch.allclose(p.sum(1), p.new_ones(()), atol=1e-4):
         raise ValueError("probs must be finite and at least 0, and each row must sum to 1")
-    y = as_labels("labels", labels, n_classes=p.shape[1])
+    y = as_labels("labels", class_numbers(labels, None, p), n_classes=p.shape[1])
     if len(y) != len(p):
         raise ValueError(f"labels must be {len(p)}, one for each row of probs, got {len(y)}")
     return p, y
