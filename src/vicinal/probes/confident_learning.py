@@ -49,6 +49,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -320,7 +321,7 @@ def _fitted(model: _Mixture) -> tuple[Estimate, bool, list[Tensor]]:
     return estimate, 2 * (model.profile(0.0)[0] - least) > _REJECTS, wrong
 
 
-def _checked(probs: object, labels: object) -> tuple[Tensor, Tensor]:
+def _checked(probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
     p = as_tensor("probs", two_columns(probs, are_probs=True)).double()
     if p.ndim != 2 or p.shape[1] < 2 or len(p) == 0:
         raise ValueError(f"probs must have shape [N, K] with at least two classes, got {list(p.shape)}")
