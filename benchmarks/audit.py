@@ -256,7 +256,9 @@ def compare_trained(seeds: range) -> None:
                     frame.to_csv(path, index=False)
                     how = {"training": {"trackers": []}, "seed": seed}
                     result = run(
-                        Experiment(str(path), data={"target": "target"}, **how), Path(folder) / "run", progress=False
+                        Experiment(source=str(path), data={"target": "target"}, **how),
+                        Path(folder) / "run",
+                        progress=False,
                     )
                     assert result is not None
                     audit, task = audited(result, progress=False), result.run.task()

@@ -19,7 +19,9 @@ from scipy.stats import t
 
 from tests.report.results import PIXEL, SCRIPT, outcome, scored
 from vicinal._atomic import DamagedFileError
+from vicinal.calibrators import loss_parts
 from vicinal.calibrators.parts import refined_losses
+from vicinal.metrics import clopper_pearson
 from vicinal.metrics.ood import ood_report
 from vicinal.predictions import evaluate_file
 from vicinal.probes import Attack, attack_errors, between_samples
@@ -286,7 +288,22 @@ def test_the_class_table_counts_by_hand(no_figures, tmp_path):
         right = sum(1 for i in named if samples.labels[i] == c)
         sure = sum(float(samples.confidence[i]) for i in named) / len(named)
         row = rf"class {c} {n} {100 * found / n:.1f} % [\d.]+–[\d.]+ % {len(named)} {100 * right / len(named):.1f} % "
+        low, high = clopper_pearson(right, len(named))
+        row += rf"{100 * float(low):.1f}–{100 * float(high):.1f} % "
         assert re.search(row + rf"{100 * sure:.1f} %", page.text), row
+
+
+def test_calibration_and_refinement_are_shown_where_they_take_a_moment(no_figures, tmp_path, monkeypatch):
+    run = usual(tmp_path)
+    page = read(write_run(run, tmp_path / "r.html"))
+    parts = loss_parts(run.test.labels, logits=run.test.logits)["nll"]
+    row = " ".join(f"{one.value:.4f} {one.low:.4f}–{one.high:.4f}" for one in (parts.loss, parts.refinement))
+    first, last = row[: len(row) // 2].strip(), row[len(row) // 2 :].strip()
+    assert "Calibration and refinement Of the losses before calibration. Refinement is" in page.text
+    assert f"loss calibration refinement NLL {first} " in page.text
+    assert f" {last} Brier score" in page.text
+    monkeypatch.setattr("vicinal.report.run.FEW_SCORES", 1999)
+    assert "refinement" not in read(write_run(run, tmp_path / "s.html")).text
 
 
 def test_a_long_history_stays_small(tmp_path):

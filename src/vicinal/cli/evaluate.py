@@ -299,6 +299,9 @@ def _evaluate_file(
         sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
     with console.stage("calibration and refinement"):
         parts = parts_of_file(open_file(path, **reading)) if asked.parts else {}
+        shown_parts = parts
+        if report is not None and measured.weight is None and _has_few_scores(evaluation):
+            shown_parts = parts or parts_of_file(open_file(path, **reading))
     of_two = {} if binary is None else {"binary": {"positive": evaluation.classes[1], **binary.to_dict()}}
     verdict = judge(evaluation, binary=binary)
     facts = {**evaluation.to_dict(), **of_two, "verdict": verdict.to_dict(), **_sets_facts(coverage, sets)}
@@ -320,7 +323,7 @@ def _evaluate_file(
             command=command_line(),
             sets=shown,
             binary=binary,
-            parts=parts,
+            parts=shown_parts,
         )
         console.say(f"report: {report}")
 
@@ -356,6 +359,17 @@ def _measured_rows(
         # Ranks are not weighted, so with weights AUROC and average precision are left out.
         ranked = evaluation.n_classes == 2 and weight is None
         return evaluation, binary_of_file(file, n_bins=bins, group=group) if ranked else None
+
+
+def _has_few_scores(evaluation: Evaluation) -> bool:
+    """Whether calibration and refinement say something and take a moment: then the report shows them unasked."""
+    from vicinal.report.run import FEW_SCORES
+    from vicinal.report.verdicts import ENOUGH
+
+    counts, n = evaluation.class_counts, evaluation.n
+    if evaluation.kind == "confidence" or counts is None or n < ENOUGH:
+        return False
+    return n * len(counts) <= FEW_SCORES and int((counts > 0).sum()) > 1
 
 
 def _sets_facts(coverage: float | None, sets: dict[str, SetEvaluation]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from vicinal._atomic import Json
-from vicinal.calibrators import LossParts
+from vicinal.calibrators import LossParts, loss_parts
 from vicinal.metrics import ClasswiseTable, Evaluation, Samples, SetEvaluation, Slice
 from vicinal.metrics.ood import OODReport
 from vicinal.metrics.selective import RiskCoverage, risk_coverage
@@ -28,6 +28,9 @@ from vicinal.runs.mistakes import OF_EACH, SHOWN
 
 #: |log T| up to which a temperature changes too little to speak of: a confidence of 90 % becomes 89.5 or 90.4 %.
 _HARDLY = 0.05
+
+#: Samples times classes up to which calibration and refinement take about a second.
+FEW_SCORES = 20_000
 
 _UNSEEN = "Each was judged by a model that was trained without it."
 _AUM = (
@@ -78,7 +81,10 @@ class ReportExtras:
     Sets of 90 % if not given.
     """
     parts: Mapping[str, LossParts] = field(default_factory=dict)
-    """Calibration and refinement of the test set before calibration, as `vicinal.calibrators.loss_parts` returns."""
+    """Calibration and refinement of the test set before calibration, as `vicinal.calibrators.loss_parts` returns.
+
+    By default they are measured where that takes a moment.
+    """
 
 
 def write_run(result: RunResult, path: str | os.PathLike[str], extras: ReportExtras | None = None) -> Path:
@@ -147,7 +153,7 @@ def _measured(sheet: Sheet, result: RunResult, extras: ReportExtras) -> dict[str
         "label_noise": result.label_noise and sections.label_noise_table(result.label_noise, data["sizes"]),
         "baselines": sections.baselines_section(result.test.after, result.run.baselines()) if key == "test" else None,
         "sets": _sets(result, extras.sets, classes),
-        "parts": sections.parts_table(extras.parts),
+        "parts": sections.parts_table(extras.parts or _parts(result)),
         **dict.fromkeys(("binary", "risk", "classes", "confusion", "mistakes")),
         "shared": [],
         "slices": None,
@@ -170,6 +176,16 @@ def _audit_head(audit: Sequence[Mapping[str, object]], summary: str) -> str:
 
 #: The coverage of the prediction sets that a report shows where none is asked for.
 _COVERAGE = 0.9
+
+
+def _parts(result: RunResult) -> dict[str, LossParts]:
+    """Return calibration and refinement of the test set; none where they take long or say nothing."""
+    if "test" not in result.sets:
+        return {}
+    test = result.test
+    n, k = test.logits.shape
+    enough = n >= verdicts.ENOUGH and n * k <= FEW_SCORES and len(test.labels.unique()) > 1
+    return loss_parts(test.labels, logits=test.logits) if enough else {}
 
 
 def _sets(

@@ -352,13 +352,15 @@ def class_table(
         The summed confidence of the answers that name it, `[K]`.
     """
     low, high = clopper_pearson(n if right is None else right, n)
+    named_ends = None if named is None or right is None else clopper_pearson(right, np.maximum(named, 1))
 
     def row(c: int) -> dict[str, object]:
-        recall, precision, mean = ("–", ""), "–", "–"
+        recall, precision, mean = ("–", ""), ("–", ""), "–"
         if named is not None and right is not None and n[c]:
             recall = with_interval(Estimate(right[c] / n[c], float(low[c]), float(high[c])), share=True)
-        if named is not None and right is not None and named[c]:
-            precision = percent(right[c] / named[c])
+        if named is not None and right is not None and named_ends is not None and named[c]:
+            ends = (float(end[c]) for end in named_ends)
+            precision = with_interval(Estimate(right[c] / named[c], *ends), share=True)
             mean = "–" if confidence is None else percent(confidence[c] / named[c])
         return {
             "name": classes[c],
