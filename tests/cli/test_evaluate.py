@@ -246,7 +246,8 @@ def test_a_calibrator_that_is_not_applied_has_no_temperature(tmp_path: Path) -> 
 
 def test_calibrate_mistakes(files: tuple[Path, Path], table: Path, tmp_path: Path) -> None:
     out = ["--out", tmp_path / "x.csv"]
-    assert "--calibrator must be one of 'auto', 'temperature'" in refused("calibrate", *files, *out, "--calibrator", "platt")
+    said = refused("calibrate", *files, *out, "--calibrator", "platt")
+    assert "--calibrator must be one of 'auto', 'temperature'" in said
     assert "must end in one of" in refused("calibrate", *files, "--out", tmp_path / "x.doc")
     assert "there is no file" in refused("calibrate", tmp_path / "nothing.csv", files[1], *out)
     assert "--save must be a file to write" in refused("calibrate", *files, *out, "--save", tmp_path)
