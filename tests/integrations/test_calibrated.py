@@ -15,14 +15,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
 from sklearn.naive_bayes import GaussianNB
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from vicinal.calibrators import TemperatureScaling
 from vicinal.integrations.calibrated import Calibrated, scorer
 
 
-@parametrize_with_checks([Calibrated(method="temperature", cv=2), Calibrated(GaussianNB(), cv=2)])
+@parametrize_with_checks([Calibrated(), Calibrated(GaussianNB(), method="isotonic", cv=2)])
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
@@ -68,6 +68,41 @@ def test_names_of_classes_a_frozen_classifier_weights_and_pickles():
 def test_a_class_with_one_row_is_refused_by_name():
     with pytest.raises(ValueError, match=r"every class needs two rows.*'c' has one"):
         Calibrated().fit(np.arange(9.0)[:, None], list("aaaabbbbc"))
+    with pytest.raises(ValueError, match=r"every class needs two rows.*'b' has none"):
+        Calibrated().fit(np.arange(8.0)[:, None], list("aaaabbbb"), sample_weight=[1, 1, 1, 1, 0, 0, 0, 0])
+
+
+def test_auto_chooses_by_the_folds_of_the_classifier_and_weights_are_repetitions():
+    X, y = make_classification(300, 5, flip_y=0.2, random_state=0)
+    times, fold = np.arange(300) % 3, np.arange(300) % 4
+    splits, again = (
+        [(np.flatnonzero(f != k), np.flatnonzero(f == k)) for k in range(4)] for f in (fold, fold.repeat(times))
+    )
+    base = LogisticRegression(tol=1e-9)
+    weighted = Calibrated(base, cv=splits).fit(X, y, sample_weight=times)
+    repeated = Calibrated(base, cv=again).fit(X.repeat(times, axis=0), y.repeat(times))
+    for one, other in zip(weighted.calibration_.tried, repeated.calibration_.tried, strict=True):
+        assert one.nll == pytest.approx(other.nll, abs=1e-6)
+        assert one.standard_error == pytest.approx(other.standard_error, abs=1e-6)
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
+    # The held-out loss without a calibrator, fold by fold.
+    rows = [(base.fit(X[a], y[a]).predict_log_proba(X[b])[np.arange(len(b)), y[b]]) for a, b in splits]
+    plain = Calibrated(LogisticRegression(tol=1e-9), cv=splits).fit(X, y)
+    assert plain.calibration_.tried[1].nll == pytest.approx(-np.concatenate(rows).mean(), abs=1e-5)
+
+
+def test_zeros_of_a_forest_count_as_half_its_smallest_probability_on_new_rows_too():
+    X, y = make_classification(400, 5, flip_y=0.3, random_state=0)
+    fitted = Calibrated(RandomForestClassifier(20, random_state=0), method="none").fit(X, y)
+    probs = fitted.predict_proba(X)
+    assert fitted.calibration_.least == pytest.approx(1 / 40)
+    assert probs.min() == pytest.approx((1 / 40) / (1 + 1 / 40))
+
+
+def test_scores_that_are_not_one_a_class_are_refused():
+    X, y = make_classification(80, 6, n_classes=4, n_informative=4, random_state=0)
+    with pytest.raises(ValueError, match=r"one score of each of 4 classes, got 6; .*'ovr'"):
+        Calibrated(SVC(decision_function_shape="ovo"), cv=2).fit(X, y)
 
 
 def test_scorers_by_hand():

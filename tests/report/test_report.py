@@ -21,6 +21,7 @@ from tests.report.results import PIXEL, SCRIPT, outcome, scored
 from vicinal._atomic import DamagedFileError
 from vicinal.calibrators import loss_parts
 from vicinal.calibrators.parts import refined_losses
+from vicinal.calibrators.validation import HeldOut
 from vicinal.metrics import clopper_pearson
 from vicinal.metrics.ood import ood_report
 from vicinal.predictions import evaluate_file
@@ -412,7 +413,7 @@ def test_calibration_and_refinement_of_a_comparison(tmp_path):
     assert (first.n_seeds, third.n_seeds, first.difference) == (2, 1, None)
     # Slowly: the refined losses of the seeds that both have, sample by sample.
     left = {
-        cell: refined_losses(one.test.labels, logits=one.test.logits, method="temperature")["nll"][1]
+        cell: refined_losses(HeldOut.of(one.test.labels, one.test.logits), "temperature")["nll"][1]
         for cell, one in result.results.items()
     }
     gaps = [float(left["Mixup(alpha=0.2)", s][i] - left["ERM()", s][i]) for s in (0, 1) for i in range(400)]

@@ -1,25 +1,26 @@
-r"""Which calibrator? A temperature, unless cross-validation shows that a mixture of candidates is better.
+r"""Which calibrator? The simplest within one standard error of the best, by cross-validation.
 
 Every candidate is fitted on nine tenths of the samples and judged on the rest, ten times (above 2,000 samples on four
-fifths, five times), so that each sample i has a held-out loss :math:`\ell_i(c)` under each candidate c. The shares of a
-mixture (`MixtureCalibration`) minimise its mean held-out loss. With m the mixture and t the temperature,
+fifths, five times), so that each sample i has a held-out loss :math:`\ell_i(c)` under each candidate c. With b the
+candidate of the least mean loss,
 
 .. math::
-    d = \frac1n \sum_i \big(\ell_i(m) - \ell_i(t)\big), \qquad \text{se} = \text{its standard error (paired)}
+    d(c) = \frac1n \sum_i \big(\ell_i(c) - \ell_i(b)\big), \qquad \text{se}(c) = \text{its standard error (paired)}
 
-the mixture is taken where :math:`d < -\tfrac32\,\text{se}` for two classes, and :math:`d < -\tfrac12\,\text{se}` for
-more, else the temperature. With two classes there is less that a temperature leaves out. A mixture of one candidate is
-that candidate. The loss of the mixture is that of the samples that chose its shares, so it is slightly too low.
+the first in the order of the table with :math:`d(c) \le \text{se}(c)` is taken (Breiman et al. 1984). A temperature
+comes before none: where scores are calibrated it is about 1. The last is a mixture of all (`MixtureCalibration`), with
+shares that minimise the held-out loss. Each fold is judged by the shares of the others.
 
 ============  =====================================================  =========================
 name          calibrator                                             candidate for
 ============  =====================================================  =========================
-none          none: the probabilities stay as they are               any
 temperature   `TemperatureScaling`                                   any
+none          none: the probabilities stay as they are               any
 svs           `StructuredVectorScaling`                              any
 sms           `StructuredMatrixScaling`                              up to 100 classes
 quadratic     `QuadraticScaling`                                     up to 100 classes
 isotonic      `IsotonicCalibration`                                  any
+mixture       `MixtureCalibration` of those above                    any
 vector        `VectorScaling`                                        on request
 dirichlet     `DirichletCalibration`                                 on request
 beta          `BetaCalibration`                                      on request
@@ -36,26 +37,24 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from vicinal._arrays import as_array, as_classes, as_scores
+from vicinal._arrays import as_array, as_scores
 from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, choice, scores_by_name
-from vicinal.calibrators.base import Calibrator, Floats, Labels, Logits, as_weights
+from vicinal.calibrators.base import Calibrator, Floats, Labels
 from vicinal.calibrators.mixture import MixtureCalibration, mixture_shares
 from vicinal.calibrators.names import CALIBRATORS, named
 from vicinal.calibrators.structured_matrix import StructuredMatrixScaling
-from vicinal.calibrators.validation import FEW, cross_validate, held_out_nll
+from vicinal.calibrators.validation import FEW, HeldOut, cross_validated, held_out_nll
 from vicinal.metrics.chunks import class_numbers, two_columns
 
-#: Those that `auto` tries, besides none at all.
-_TRIED = ("temperature", "svs", "sms", "quadratic", "isotonic")
+#: Those that `auto` tries besides their mixture, in the order of simplicity.
+_TRIED = ("temperature", "none", "svs", "sms", "quadratic", "isotonic")
 #: More numbers than this are thinned out for the choice, which they no longer change; the one taken sees them all.
 _ENOUGH = 2**20
 #: Up to so many samples there are ten folds: with five a candidate of many values would be judged by too few samples.
 _FEW = 2_000
-#: Standard errors by which the mixture must be better than a temperature: of two classes, and of more.
-_CLEARLY = (1.5, 0.5)
 #: Of a two-sided 95 % interval.
 _Z = 1.959963984540054
 #: The least that a probability counts as.
@@ -72,7 +71,7 @@ class Candidate:
     >>> logits = 3 * np.random.default_rng(0).normal(size=(100, 2))
     >>> fitted = calibrate(logits.argmax(axis=1), logits=logits, folds=2)
     >>> [candidate.name for candidate in fitted.tried][:2]
-    ['none', 'temperature']
+    ['temperature', 'none']
     """
 
     name: str
@@ -85,10 +84,6 @@ class Candidate:
     """How much more that is than the best candidate's."""
     standard_error: float
     """Of `behind`, paired."""
-    behind_temperature: float
-    """How much more that is than a temperature's; negative for a better candidate."""
-    temperature_error: float
-    """The standard error of `behind_temperature`, paired."""
     share: float
     """Its share in the mixture; 1 for the mixture itself."""
 
@@ -145,11 +140,12 @@ class Calibration:
         held_out = f"NLL {taken.nll:.4f} by cross-validation on {self.n:,} samples"
         if self.name == "none" and self.n < FEW:
             return f"none: so few samples do not show that another would help, {held_out}"
-        if isinstance(self.calibrator, MixtureCalibration):
-            return f"{self.calibrator.text}: clearly better than a temperature, {held_out}"
-        if self.name == "temperature" and taken is not best:
-            return f"temperature: no mixture of the others is clearly better, {held_out}"
-        return f"{self.name}: the best of {len(self.tried) - 1} candidates, {held_out}"
+        what = self.calibrator.text if isinstance(self.calibrator, MixtureCalibration) else self.name
+        if taken is best:
+            return f"{what}: the best of {len(self.tried)} candidates, {held_out}"
+        return (
+            f"{what}: the simplest within one standard error of the best, {best.name} with {best.nll:.4f}, {held_out}"
+        )
 
     @property
     def sentences(self) -> list[str]:
@@ -188,7 +184,7 @@ def calibrate(
     probs: ArrayLike | None = None,
     method: str | Calibrator = "auto",
     sample_weight: ArrayLike | None = None,
-    folds: int | None = None,
+    folds: int | ArrayLike | None = None,
     groups: ArrayLike | None = None,
 ) -> Calibration:
     """Fit a calibrator to held-out predictions; by default the one that cross-validation chooses.
@@ -205,7 +201,8 @@ def calibrate(
     sample_weight
         How many samples each row counts as, `[N]`.
     folds
-        Of the cross-validation; 10 for up to 2,000 samples and 5 for more if not given.
+        The number of folds of the cross-validation, or the fold of each sample `[N]`; 10 for up to 2,000 samples and 5
+        for more if not given.
     groups
         The group of each sample, `[N]`; a group is never divided between folds, and counts as one in standard errors.
 
@@ -228,30 +225,27 @@ def calibrate(
     logits, probs = _two_columns(logits, probs)
     labels = class_numbers(labels, None, logits if probs is None else probs)
     least = LEAST_PROB if probs is None else least_prob(probs)
-    z = _as_logits(logits) if probs is None else logits_of_probs(probs, least)
-    y = as_classes("labels", labels, n_classes=z.shape[1])
-    if len(y) != len(z):
-        raise ValueError(f"labels and scores must have the same length, got {len(y)} and {len(z)}")
-    w = as_weights(sample_weight, len(y))
+    scores = logits if probs is None else logits_of_probs(probs, least)
+    held_out = HeldOut.of(labels, scores, sample_weight=sample_weight, groups=groups, folds=folds)
+    n, k = held_out.logits.shape
     tried: tuple[Candidate, ...] = ()
-    together = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     if isinstance(method, Calibrator):
         name, calibrator = type(method).__name__, method
     else:
         name = choice("method", method, ("auto", "none", *CALIBRATORS))
         if name == "auto":
-            tried = candidates(z, y, w, folds=folds, groups=together)
-            name = _taken(tried, z.shape[1])
-        calibrator = _mixture(tried) if name == "mixture" else named(name, z.shape[1])
-        if method == "auto" and 1 < len(y) < FEW:
-            helps = cross_validate(calibrator, z, y, sample_weight=w, groups=together).helps
-            name, calibrator = (name, calibrator) if helps else ("none", named("none", z.shape[1]))
+            tried = candidates(held_out)
+            name = _taken(tried)
+        calibrator = _mixture(tried) if name == "mixture" else named(name, k)
+        if method == "auto" and n > 1 and held_out.n < FEW:
+            helps = cross_validated(calibrator, held_out).helps
+            name, calibrator = (name, calibrator) if helps else ("none", named("none", k))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if name != "none":
-            calibrator.fit(z, y, sample_weight=w)
+            calibrator.fit(held_out.logits, held_out.labels, sample_weight=held_out.weights)
     notes = tuple(dict.fromkeys(str(one.message) for one in caught))
-    return Calibration(calibrator, name, len(y), tried, notes, least)
+    return Calibration(calibrator, name, n, tried, notes, least)
 
 
 def _two_columns(logits: Any, probs: Any) -> tuple[Any, Any]:
@@ -263,68 +257,47 @@ def _two_columns(logits: Any, probs: Any) -> tuple[Any, Any]:
     return logits, probs
 
 
-def candidates(
-    logits: Logits,
-    labels: Labels,
-    weights: Floats,
-    *,
-    folds: int | None = None,
-    groups: NDArray[np.intp] | None = None,
-) -> tuple[Candidate, ...]:
+def candidates(held_out: HeldOut) -> tuple[Candidate, ...]:
     """Return what each candidate of `auto` would give by cross-validation, in the order of simplicity."""
-    every = -(-logits.size // _ENOUGH)
-    together = None if groups is None else groups[::every]
-    z, y, w = logits[::every], labels[::every], weights[::every]
-    k = z.shape[1]
+    some = held_out.every(-(-held_out.logits.size // _ENOUGH))
+    n, k = some.logits.shape
+    if n < 2:
+        return _compared({"none": held_out_nll(None, some, np.zeros(n, np.int64))}, some, {})
     slow = ("sms", "quadratic") if k > StructuredMatrixScaling().max_classes else ()
-    names = ["none", *(name for name in _TRIED if name not in slow)] if len(y) > 1 else ["none"]
-    folds = folds or (10 if len(y) <= _FEW else 5)
-    losses = {
-        name: held_out_nll(None if name == "none" else named(name, k), z, y, w, folds=folds, groups=together)
-        for name in names
-    }
-    return _compared(losses, w, together)
+    names = [name for name in _TRIED if name not in slow]
+    fold = some.fold(10 if some.n <= _FEW else 5)
+    fresh = {name: None if name == "none" else named(name, k) for name in names}
+    losses = {name: held_out_nll(each, some, fold) for name, each in fresh.items()}
+    shares = {**mixture_shares(losses, some.weights), "mixture": 1.0}
+    return _compared({**losses, "mixture": _mixture_nll(losses, some.weights, fold)}, some, shares)
 
 
-def _compared(losses: Mapping[str, Floats], weights: Floats, groups: NDArray[np.intp] | None) -> tuple[Candidate, ...]:
-    """Return the candidates, and the mixture where there are several."""
-    shares = mixture_shares(losses, weights) if len(losses) > 1 else {}
-    if shares:
-        mixed = np.log(sum(part * np.exp(-losses[name]) for name, part in shares.items()))
-        losses, shares = {**losses, "mixture": -mixed}, {**shares, "mixture": 1.0}
-    share = weights / weights.sum()
-    means = {name: float(share @ each) for name, each in losses.items()}
-    best = min(means, key=lambda name: means[name])
+def _mixture_nll(losses: Mapping[str, Floats], weights: Floats, fold: Labels) -> Floats:
+    """Return the loss of each sample under the mixture with the shares of the other folds."""
+    nll = np.zeros(len(fold))
+    for number in np.unique(fold):
+        inside = fold == number
+        rest = ~inside if not inside.all() else inside
+        shares = mixture_shares({name: each[rest] for name, each in losses.items()}, weights[rest])
+        nll[inside] = -np.log(sum(part * np.exp(-losses[name][inside]) for name, part in shares.items()))
+    return nll
 
-    def less(name: str, other: str) -> tuple[float, float]:
-        return means[name] - means[other], _standard_error(losses[name] - losses[other], share, groups)
 
+def _compared(losses: Mapping[str, Floats], held_out: HeldOut, shares: Mapping[str, float]) -> tuple[Candidate, ...]:
+    best = min(losses.values(), key=held_out.mean)
     found = []
     for name, each in losses.items():
-        half = _Z * _standard_error(each, share, groups)
-        interval = max(means[name] - half, 0.0), means[name] + half
-        plain = "temperature" if "temperature" in losses else best
-        of_both = *less(name, best), *less(name, plain)
-        found.append(Candidate(name, means[name], interval, *of_both, shares.get(name, 0.0)))
+        nll, half = held_out.mean(each), _Z * held_out.standard_error(each)
+        behind, error = held_out.mean(each - best), held_out.standard_error(each - best)
+        found.append(Candidate(name, nll, (max(nll - half, 0.0), nll + half), behind, error, shares.get(name, 0.0)))
     return tuple(found)
 
 
-def _standard_error(values: Floats, share: Floats, groups: NDArray[np.intp] | None = None) -> float:
-    """Return that of the weighted mean of values `[N]`, which vary together within a group."""
-    parts = share * (values - share @ values)
-    return float(np.linalg.norm(parts if groups is None else np.bincount(groups, parts)))
-
-
-def _taken(tried: Sequence[Candidate], n_classes: int) -> str:
-    """Return a temperature, or the mixture where it is clearly better: of one candidate its name."""
-    mixture = tried[-1]
-    if mixture.name != "mixture":
-        return mixture.name
-    clearly = _CLEARLY[0] if n_classes == 2 else _CLEARLY[1]
-    if not mixture.behind_temperature < -clearly * mixture.temperature_error:
-        return "temperature"
-    members = [one.name for one in tried if one.share > 0 and one is not mixture]
-    return members[0] if len(members) == 1 else "mixture"
+def _taken(tried: Sequence[Candidate]) -> str:
+    """Return the simplest within one standard error of the best; a mixture of one is that one."""
+    taken = next(one.name for one in tried if one.behind <= one.standard_error)
+    members = [one.name for one in tried[:-1] if one.share > 0]
+    return members[0] if taken == "mixture" and len(members) == 1 else taken
 
 
 def _mixture(tried: Sequence[Candidate]) -> MixtureCalibration:
@@ -360,8 +333,3 @@ def logits_of_probs(probs: ArrayLike, least: float | None = None) -> Floats:
         raise ArgumentError("probs", float(p.min() if not p.min() >= 0 else p.max()), "numbers in [0, 1]")
     logs: Floats = np.log(np.maximum(p, least_prob(p) if least is None else least))
     return logs
-
-
-def _as_logits(logits: object) -> Logits:
-    z: Logits = as_array("logits", as_scores("logits", logits)).astype(np.float64)
-    return z

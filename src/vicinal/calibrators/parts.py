@@ -29,11 +29,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 
-from vicinal._arrays import as_array, as_classes, as_scores
-from vicinal._checks import integer
 from vicinal.calibrators.auto import calibrate, logits_of_probs
 from vicinal.calibrators.base import Floats, Labels
-from vicinal.calibrators.validation import stratified_folds
+from vicinal.calibrators.validation import HeldOut
 from vicinal.metrics.intervals import Estimate, z_of
 
 
@@ -66,7 +64,9 @@ def loss_parts(
     logits: ArrayLike | None = None,
     probs: ArrayLike | None = None,
     method: str = "auto",
-    folds: int = 5,
+    sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    folds: int | ArrayLike = 5,
     level: float = 0.95,
 ) -> dict[str, LossParts]:
     """Return the parts of the NLL and of the Brier score, as `"nll"` and `"brier"`.
@@ -79,8 +79,12 @@ def loss_parts(
         Scores `[N, K]`, exactly one of the two, of samples that the model was not trained on.
     method
         What calibrates, as for `vicinal.calibrate`; `"auto"` chooses again in each fold.
+    sample_weight
+        How much each sample counts, `[N]`: the parts are weighted means, and the intervals allow for weights.
+    groups
+        The group of each sample, `[N]`. A group is never divided between folds, and the intervals allow for groups.
     folds
-        Of the cross-validation, at least 2.
+        The number of folds, or the fold of each sample `[N]`.
     level
         Confidence level of the intervals.
 
@@ -100,36 +104,33 @@ def loss_parts(
     >>> abs(bold.refinement.value - good.refinement.value) < 1e-3  # a temperature restores it
     True
     """
+    if (logits is None) == (probs is None):
+        raise ValueError("pass exactly one of logits= and probs=")
+    given = logits if probs is None else logits_of_probs(probs)
+    held_out = HeldOut.of(labels, given, sample_weight=sample_weight, groups=groups, folds=folds)
     quantile = z_of(level)
     found = {}
-    for name, (each, left) in refined_losses(labels, logits=logits, probs=probs, method=method, folds=folds).items():
-        parts = (_mean(values, quantile) for values in (each, each - left, left))
+    for name, (each, left) in refined_losses(held_out, method).items():
+        parts = (_mean(values, held_out, quantile) for values in (each, each - left, left))
         found[name] = LossParts(*parts)
     return found
 
 
-def refined_losses(
-    labels: ArrayLike,
-    *,
-    logits: ArrayLike | None = None,
-    probs: ArrayLike | None = None,
-    method: str = "auto",
-    folds: int = 5,
-) -> dict[str, tuple[Floats, Floats]]:
+def refined_losses(held_out: HeldOut, method: str = "auto") -> dict[str, tuple[Floats, Floats]]:
     """Return the losses of each sample `[N]` before and after a calibrator that was fitted without its fold."""
-    if (logits is None) == (probs is None):
-        raise ValueError("pass exactly one of logits= and probs=")
-    given = as_scores("logits", logits) if probs is None else logits_of_probs(probs)
-    z: Floats = as_array("logits", given).astype(np.float64)
-    y = as_classes("labels", labels, n_classes=z.shape[1])
-    if len(y) != len(z) or len(y) < 2:
-        raise ValueError(f"labels and scores must have the same length, at least 2, got {len(y)} and {len(z)}")
-    fold = stratified_folds(y, min(integer("folds", folds, low=2), len(y)))
-    after = np.empty_like(z)
-    for number in range(fold.max() + 1):
+    z, y, w, groups = held_out.logits, held_out.labels, held_out.weights, held_out.groups
+    if len(y) < 2:
+        raise ValueError(f"the parts of a loss need at least 2 samples, got {len(y)}")
+    fold = held_out.fold(5)
+    after: Floats = softmax(z, axis=1)
+    for number in np.unique(fold):
         inside = fold == number
-        after[inside] = calibrate(y[~inside], logits=z[~inside], method=method).predict_proba(logits=z[inside])
-    before = softmax(z, axis=1)
+        if inside.all():
+            raise ValueError("the parts of a loss need at least 2 folds, got one that holds every sample")
+        alike = None if groups is None else groups[~inside]
+        fitted = calibrate(y[~inside], logits=z[~inside], method=method, sample_weight=w[~inside], groups=alike)
+        after[inside] = fitted.predict_proba(logits=z[inside])
+    before: Floats = softmax(z, axis=1)
     return {name: (loss(before, y), loss(after, y)) for name, loss in (("nll", _nll), ("brier", _brier))}
 
 
@@ -144,6 +145,17 @@ def _brier(probs: Floats, labels: Labels) -> Floats:
     return each
 
 
-def _mean(values: Floats, quantile: float) -> Estimate:
-    half = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return Estimate(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
+def error_of_mean(values: Floats, held_out: HeldOut) -> float:
+    """Return the standard error of the weighted mean of values `[N]`, as `evaluate` has it.
+
+    A weight of 2 is one sample that stands for two, not a second sample.
+    """
+    codes = np.arange(len(values)) if held_out.groups is None else held_out.groups
+    sums = np.bincount(codes, held_out.weights * (values - held_out.mean(values)))
+    n = len(np.unique(codes))
+    return float(np.linalg.norm(sums)) / held_out.n * math.sqrt(n / (n - 1)) if n > 1 else math.inf
+
+
+def _mean(values: Floats, held_out: HeldOut, quantile: float) -> Estimate:
+    mean, half = held_out.mean(values), quantile * error_of_mean(values, held_out)
+    return Estimate(mean, mean - half, mean + half)

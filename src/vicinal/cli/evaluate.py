@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from vicinal.probes import AttackErrors, BetweenCurves
     from vicinal.runs import RunResult
     from vicinal.runs.probes import OODResult
+    from vicinal.runs.scores import Scores
 
 
 def _of_run(help: str, metavar: str) -> OptionInfo:
@@ -290,7 +291,7 @@ def _evaluate_file(
     reading, coverage = vars(columns), asked.sets
     report = measured.report
     if measured.weight is not None:
-        _refuse(replace(asked, slice=None), "does not know weights: leave --weight out")
+        _refuse(replace(asked, slice=None, parts=False), "does not know weights: leave --weight out")
     # Each measurement reads the file again: its rows are never in memory at once.
     file = open_file(path if shards.is_here else path.absolute(), **reading)  # a worker has its own working folder
     evaluation, binary = _measured_rows(console, file, measured, asked, shards)
@@ -298,10 +299,10 @@ def _evaluate_file(
     with console.stage("prediction sets"):
         sets = {} if coverage is None else sets_of_file(open_file(path, **reading), coverage)
     with console.stage("calibration and refinement"):
-        parts = parts_of_file(open_file(path, **reading)) if asked.parts else {}
-        shown_parts = parts
-        if report is not None and measured.weight is None and _has_few_scores(evaluation):
-            shown_parts = parts or parts_of_file(open_file(path, **reading))
+        wanted = asked.parts or (report is not None and _has_few_scores(evaluation))
+        again = open_file(path, **reading) if wanted else None
+        shown_parts = {} if again is None else parts_of_file(again, group=measured.group, weight=measured.weight)
+        parts = shown_parts if asked.parts else {}
     of_two = {} if binary is None else {"binary": {"positive": evaluation.classes[1], **binary.to_dict()}}
     verdict = judge(evaluation, binary=binary)
     facts = {**evaluation.to_dict(), **of_two, "verdict": verdict.to_dict(), **_sets_facts(coverage, sets)}
@@ -452,7 +453,6 @@ def _evaluate_run(console: Console, run: Path, report: Path | None, bins: int, a
 def _answers(console: Console, result: RunResult, asked: _Probes) -> _Answers:
     """Measure what is asked for; each shows itself while it takes its time."""
     from vicinal import runs
-    from vicinal.calibrators import loss_parts
 
     source = None if asked.attack_from is None else str(asked.attack_from)
     with console.stage("other data"):
@@ -468,8 +468,14 @@ def _answers(console: Console, result: RunResult, asked: _Probes) -> _Answers:
     with console.stage("slices"):
         slices = result.run.slices(asked.slice, n_bins=result.test.after.n_bins) if asked.slice else None
     with console.stage("calibration and refinement"):
-        parts = loss_parts(result.test.labels, logits=result.test.logits) if asked.parts else {}
+        parts = _parts_of(result.test) if asked.parts else {}
     return _Answers(ood, attacks, dropout, between, sets, slices, parts)
+
+
+def _parts_of(test: Scores) -> dict[str, LossParts]:
+    from vicinal.calibrators import loss_parts
+
+    return loss_parts(test.labels, logits=test.logits, sample_weight=test.weights, groups=test.groups)
 
 
 def _foreign(result: RunResult, asked: _Probes) -> list[OODResult]:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vicinal._checks import choice, require
 from vicinal.calibrators import Calibration, calibrate
+from vicinal.calibrators.auto import LEAST_PROB
 from vicinal.metrics.reliability import ReliabilityTable
 from vicinal.metrics.smooth import smooth_ece
 
@@ -40,7 +41,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Classifier(Protocol):
-    """A classifier of scikit-learn. One that is fitted has `classes_` and at least one of the last three methods."""
+    """A classifier of scikit-learn. One that is fitted has `classes_` and at least one of the last two methods."""
 
     classes_: NDArray[np.generic]
 
@@ -49,9 +50,6 @@ class Classifier(Protocol):
 
     def predict_proba(self, X: object) -> Floats:
         """Return the probability of each class."""
-
-    def predict_log_proba(self, X: object) -> Floats:
-        """Return its logarithm."""
 
     def decision_function(self, X: object) -> Floats:
         """Return scores, one of two classes and one for each of more."""
@@ -78,7 +76,8 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     method : str, default="auto"
         `"auto"`, which chooses by cross-validation, or a name of `vicinal.calibrators.CALIBRATORS`.
     cv : int, splitter or iterable, default=5
-        The folds. Of a class with fewer rows than folds there are as many folds as it has rows.
+        The folds, by which `"auto"` chooses as well. If a class has fewer rows than folds, there are as many folds as
+        it has rows.
 
     Attributes
     ----------
@@ -127,14 +126,15 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {str(self.classes_[0])!r}")
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, rows, dtype=np.float64)
-        logits = self._held_out(rows, labels, codes, weight)
-        # Folds of a splitter need not hold every row, as those of a time series do not.
-        known = np.isfinite(logits).all(axis=1)
+        kind, scores, fold = self._held_out(rows, labels, codes, weight)
+        known = fold >= 0  # folds of a splitter need not hold every row, as those of a time series do not
+        # The folds of the classifier are those of the choice: a calibrator is judged on another copy's predictions.
         self.calibration_: Calibration = calibrate(
             codes[known],
-            logits=logits[known],
+            **{kind: scores[known]},
             method=self.method,
             sample_weight=None if weight is None else weight[known],
+            folds=fold[known] if len(np.unique(fold[known])) > 1 else None,
         )
         self.estimator_ = self._trained(rows, labels, weight)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -142,53 +142,65 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _held_out(self, X: object, y: NDArray[np.generic], codes: Codes, weight: Floats | None) -> Floats:
-        """Return logits of each row by a classifier that was not trained on it; rows in no fold are NaN."""
+    def _held_out(
+        self, X: object, y: NDArray[np.generic], codes: Codes, weight: Floats | None
+    ) -> tuple[str, Floats, Codes]:
+        """Return the scores of each row by a classifier that was not trained on it, what they are, and its fold.
+
+        The fold of a row in no fold is -1.
+        """
         folds = self.cv
         if isinstance(folds, int | np.integer):
-            fewest = int(np.bincount(codes).min())
-            if fewest < 2:
-                rare = str(self.classes_[np.bincount(codes).argmin()])
-                raise ValueError(f"every class needs two rows, one to train on and one to calibrate; {rare!r} has one")
+            counts = np.bincount(codes if weight is None else codes[weight > 0], minlength=len(self.classes_))
+            if counts.min() < 2:
+                rare = str(self.classes_[counts.argmin()])
+                few = f"{rare!r} has {'one' if counts.min() else 'none'}"
+                raise ValueError(f"every class needs two rows, one to train on and one to calibrate; {few}")
             # With more folds than rows of a class, some fold would train on none of them.
-            folds = min(int(folds), fewest)
-        logits = np.full((len(codes), len(self.classes_)), np.nan)
-        for train, test in check_cv(folds, y, classifier=True).split(X, y):
+            folds = min(int(folds), int(counts.min()))
+        kind, scores = "logits", np.zeros((len(codes), len(self.classes_)))
+        fold = np.full(len(codes), -1)
+        for number, (train, test) in enumerate(check_cv(folds, y, classifier=True).split(X, y)):
             part = None if weight is None else weight[train]
             model = self._trained(_safe_indexing(X, train), y[train], part)
-            logits[test] = self._logits(model, _safe_indexing(X, test))
-        return logits
+            kind, scores[test] = self._scores(model, _safe_indexing(X, test))
+            fold[test] = number
+        return kind, scores, fold
 
     def _trained(self, X: object, y: NDArray[np.generic], weight: Floats | None) -> Classifier:
         model: Classifier = clone(self._base())
-        takes = weight is not None and has_fit_parameter(model, "sample_weight")
-        return model.fit(X, y, sample_weight=weight) if takes else model.fit(X, y)
+        if weight is None or not has_fit_parameter(model, "sample_weight"):
+            return model.fit(X, y)
+        if not weight.all():  # a class of which every row counts for nothing has no probability
+            X, y, weight = _safe_indexing(X, np.flatnonzero(weight)), y[weight > 0], weight[weight > 0]
+        return model.fit(X, y, sample_weight=weight)
 
-    def _logits(self, model: Classifier, X: object) -> Floats:
-        """Return the classifier's scores as logits of all classes."""
+    def _scores(self, model: Classifier, X: object) -> tuple[str, Floats]:
+        """Return whether the classifier gives logits or probabilities, and those of all classes."""
         here = np.searchsorted(self.classes_, model.classes_)
-        if hasattr(model, "decision_function"):
-            scores = np.asarray(model.decision_function(X), dtype=np.float64)
-            # Of two classes it is one number, the log odds for many classifiers: half of it for either side.
-            scores = np.stack([-scores / 2, scores / 2], axis=1) if scores.ndim == 1 else scores
-        else:
-            scores = np.log(np.maximum(np.asarray(model.predict_proba(X), dtype=np.float64), _LEAST))
-        if len(here) == len(self.classes_):
-            return scores
+        if not hasattr(model, "decision_function"):
+            known = np.asarray(model.predict_proba(X), dtype=np.float64)
+            probs = np.zeros((len(known), len(self.classes_)))
+            probs[:, here] = known  # a class that this fold did not train on has 0, which `calibrate` raises
+            return "probs", probs
+        scores = np.asarray(model.decision_function(X), dtype=np.float64)
+        # Of two classes it is one number, the log odds for many classifiers: half of it for either side.
+        scores = np.stack([-scores / 2, scores / 2], axis=1) if scores.ndim == 1 else scores
+        if scores.shape[1] != len(here):
+            raise ValueError(
+                f"decision_function of {type(model).__name__} must return one score of each of {len(here)} classes, "
+                f"got {scores.shape[1]}; a support vector machine does with decision_function_shape='ovr'"
+            )
         # A class that this fold did not train on is less likely than anything it said.
-        logits = np.full((len(scores), len(self.classes_)), scores.min() + np.log(_LEAST))
+        logits = np.full((len(scores), len(self.classes_)), scores.min() + np.log(LEAST_PROB))
         logits[:, here] = scores
-        return logits
-
-    def _calibrated(self, X: object) -> Floats:
-        check_is_fitted(self)
-        calibrated: Floats = self.calibration_(self._logits(self.estimator_, X))
-        return calibrated
+        return "logits", logits
 
     def predict_proba(self, X: object) -> Floats:
         """Return the calibrated probability of each class, in the order of `classes_`, `[n_samples, n_classes]`."""
         check_is_fitted(self)
-        probs: NDArray[np.float64] = self.calibration_.predict_proba(logits=self._logits(self.estimator_, X))
+        kind, scores = self._scores(self.estimator_, X)
+        probs: NDArray[np.float64] = self.calibration_.predict_proba(**{kind: scores})
         return probs
 
     def predict(self, X: object) -> NDArray[np.generic]:
@@ -200,13 +212,10 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     @available_if(_decides)  # type: ignore[untyped-decorator]
     def decision_function(self, X: object) -> Floats:
         """Return calibrated logits `[n_samples, n_classes]`; of two classes their difference."""
-        logits = self._calibrated(X)
+        check_is_fitted(self)
+        logits: Floats = self.calibration_(self._scores(self.estimator_, X)[1])
         scores: NDArray[np.float64] = logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
         return scores
-
-
-#: What a probability of 0 counts as. A forest's are a multiple of one over its trees.
-_LEAST = 1e-3
 
 
 def scorer(name: str) -> Callable[..., float]:

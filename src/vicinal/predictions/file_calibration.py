@@ -260,7 +260,9 @@ def _check_pair(validation: PredictionsFile, file: PredictionsFile, method: Cali
     return np.array([place[name] for name in ours], np.intp)
 
 
-def parts_of_file(file: str | os.PathLike[str] | PredictionsFile) -> dict[str, LossParts]:
+def parts_of_file(
+    file: str | os.PathLike[str] | PredictionsFile, *, group: str | None = None, weight: str | None = None
+) -> dict[str, LossParts]:
     r"""Return calibration and refinement of a predictions file, as `vicinal.calibrators.loss_parts` does.
 
     The scores of all classes are held in memory, as those that a calibrator is fitted on. Of more than 100,000 rows
@@ -270,6 +272,8 @@ def parts_of_file(file: str | os.PathLike[str] | PredictionsFile) -> dict[str, L
     ----------
     file
         A predictions file with the scores of all classes.
+    group, weight
+        The columns of groups and of weights, as for `evaluate_file`.
 
     Returns
     -------
@@ -291,9 +295,11 @@ def parts_of_file(file: str | os.PathLike[str] | PredictionsFile) -> dict[str, L
     opened = as_file(file)
     if opened.kind == "confidence":
         raise ValueError(f"calibration parts need the scores of all classes, and {str(opened.path)!r} has one a row")
-    logits, labels, _, _, _ = _collected(opened, _Counts(), None, None)
-    every = -(-len(labels) // _CHECKED)
-    return loss_parts(labels[::every], logits=logits[::every])
+    logits, labels, _, groups, weights = _collected(opened, _Counts(), group, weight)
+    some = slice(None, None, -(-len(labels) // _CHECKED))
+    alike = None if groups is None else np.asarray(groups)[some]
+    counted = None if weights is None else weights[some]
+    return loss_parts(labels[some], logits=logits[some], sample_weight=counted, groups=alike)
 
 
 def _collected(

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.stats import norm, t
 
 from vicinal.calibrators.base import Floats
-from vicinal.calibrators.parts import LossParts, refined_losses
+from vicinal.calibrators.parts import LossParts, error_of_mean, refined_losses
+from vicinal.calibrators.validation import HeldOut
 from vicinal.metrics import Estimate
 from vicinal.runs.summary_table import GridResult
 
@@ -35,35 +36,37 @@ def grid_parts(result: GridResult, *, method: str = "auto") -> list[MethodParts]
 
     A method whose refinement is higher than another's leaves more that no calibrator can repair.
     """
-    losses = {
-        cell: refined_losses(one.test.labels, logits=one.test.logits, method=method)["nll"]
+    tests = {
+        cell: HeldOut.of(one.test.labels, one.test.logits, sample_weight=one.test.weights, groups=one.test.groups)
         for cell, one in result.results.items()
     }
+    losses = {cell: refined_losses(test, method)["nll"] for cell, test in tests.items()}
     found: list[MethodParts] = []
     for name in result.methods:
         seeds = [seed for seed in result.seeds if (name, seed) in losses]
         if not seeds:
             continue
         before, after = (np.stack([losses[name, seed][i] for seed in seeds]) for i in (0, 1))
-        nll = LossParts(*(over_seeds(each) for each in (before, before - after, after)))
+        samples = tests[name, seeds[0]]  # the same for all
+        nll = LossParts(*(over_seeds(each, samples) for each in (before, before - after, after)))
         first = found[0].method if found else name
         shared = [seed for seed in seeds if (first, seed) in losses]
         gaps = [losses[name, seed][1] - losses[first, seed][1] for seed in shared]
-        less = over_seeds(gaps) if found and gaps else None
+        less = over_seeds(gaps, samples) if found and gaps else None
         found.append(MethodParts(name, len(seeds), nll, less))
     return found
 
 
-def over_seeds(values: Sequence[Floats] | Floats, level: float = 0.95) -> Estimate:
+def over_seeds(values: Sequence[Floats] | Floats, samples: HeldOut, level: float = 0.95) -> Estimate:
     """Return the mean of `[S, N]` with an interval for other samples and, of two seeds or more, other seeds.
 
-    >>> over_seeds(np.ones((2, 9)))
+    >>> over_seeds(np.ones((2, 9)), HeldOut.of([0] * 9, np.zeros((9, 2))))
     Estimate(value=1.0, low=1.0, high=1.0)
     """
     array = np.asarray(values)
-    n_seeds, n = array.shape
-    value, tail = float(array.mean()), (1 + level) / 2
-    half = float(norm.ppf(tail) * array.mean(0).std(ddof=1) / np.sqrt(n)) if n > 1 else np.inf
-    if n_seeds > 1:
-        half = float(np.hypot(half, t.ppf(tail, n_seeds - 1) * array.mean(1).std(ddof=1) / np.sqrt(n_seeds)))
+    by_seed = np.array([samples.mean(each) for each in array])
+    value, tail = float(by_seed.mean()), (1 + level) / 2
+    half = float(norm.ppf(tail)) * error_of_mean(array.mean(0), samples)
+    if len(array) > 1:
+        half = float(np.hypot(half, t.ppf(tail, len(array) - 1) * by_seed.std(ddof=1) / np.sqrt(len(array))))
     return Estimate(value, value - half, value + half)
