@@ -22,8 +22,7 @@ from vicinal.calibrators import (
 )
 from vicinal.calibrators.auto import Candidate, _taken, candidates, least_prob, logits_of_probs
 from vicinal.calibrators.mixture import mixture_shares
-from vicinal.calibrators.names import named
-from vicinal.calibrators.validation import HeldOut, held_out_nll
+from vicinal.calibrators.validation import HeldOut
 
 
 def planted(n=400, k=3, seed=0, truth=lambda z: z / 2):
@@ -87,6 +86,7 @@ def test_the_shares_of_a_mixture_by_a_search():
     assert nll(found) <= nll(best) + 1e-6
     assert {name: found.get(name, 0.0) for name in losses} == pytest.approx(best, abs=0.02)
     tried = tried_on(*planted(n=150))
+    assert tried[-1].nll <= min(one.nll for one in tried) + 1e-4  # shares are whole percents
     assert sum(one.share for one in tried[:-1]) == pytest.approx(1)
 
 
@@ -99,34 +99,22 @@ def rows(**given):
     ("tried", "taken"),
     [
         (
-            rows(temperature=(0.02, 0.03, 0.1), none=(0.1, 0.1, 0), sms=(0.01, 0.02, 0.9), mixture=(0, 0, 1)),
+            rows(temperature=(0.02, 0.03, 0.1), none=(0.1, 0, 0), sms=(0.01, 0.02, 0.9), mixture=(0, 0, 1)),
             "temperature",
         ),
-        (rows(temperature=(0.04, 0.03, 0.1), none=(0.1, 0.1, 0), sms=(0.01, 0.02, 0.9), mixture=(0, 0, 1)), "none"),
-        (rows(temperature=(0.04, 0.03, 0.1), none=(0.1, 0.05, 0), sms=(0.01, 0.02, 0.9), mixture=(0, 0, 1)), "sms"),
-        (rows(temperature=(0.04, 0.03, 0.1), none=(0.1, 0.05, 0), sms=(0, 0, 0.9), mixture=(0.1, 0.2, 1)), "sms"),
-        (rows(temperature=(0.04, 0.03, 0.1), none=(0.1, 0.05, 0), sms=(0.03, 0.02, 0.9), mixture=(0, 0, 1)), "mixture"),
+        (
+            rows(temperature=(0.03, 0.03, 0.1), none=(0.1, 0, 0), sms=(0.01, 0.02, 0.9), mixture=(0, 0, 1)),
+            "temperature",
+        ),
+        (rows(temperature=(0.04, 0.03, 0.1), none=(0.1, 0, 0), sms=(0.01, 0.02, 0.9), mixture=(0, 0, 1)), "mixture"),
         # A mixture of one is that one.
-        (rows(temperature=(0.04, 0.03, 0), none=(0.1, 0.05, 0), sms=(0.01, 0.005, 1.0), mixture=(0, 0, 1)), "sms"),
+        (rows(temperature=(0.04, 0.03, 0), none=(0.1, 0.1, 0), sms=(0.0, 0.0, 1.0), mixture=(0, 0, 1)), "sms"),
+        (rows(temperature=(0.04, 0.03, 0), none=(0.0, 0.0, 1.0), sms=(0.1, 0.1, 0), mixture=(0, 0, 1)), "none"),
+        (rows(none=(0.0, 0.0, 0)), "none"),
     ],
 )
 def test_the_simplest_within_one_standard_error_of_the_best_is_taken(tried, taken):
     assert _taken(tried) == taken
-
-
-def test_the_mixture_is_judged_by_shares_of_the_other_folds():
-    logits, labels = planted(n=90)
-    fold = np.arange(90) % 3
-    held_out = HeldOut.of(labels, logits, folds=fold)
-    found = candidates(held_out)
-    losses = {one.name: held_out_nll(named(one.name, 3), held_out, fold) for one in found[:-1] if one.name != "none"}
-    losses["none"] = held_out_nll(None, held_out, fold)
-    total = 0.0
-    for i in range(90):
-        rest = fold != fold[i]
-        shares = mixture_shares({one.name: losses[one.name][rest] for one in found[:-1]}, np.ones(rest.sum()))
-        total -= math.log(sum(part * math.exp(-losses[name][i]) for name, part in shares.items()))
-    assert found[-1].nll == pytest.approx(total / 90)
 
 
 def _calibrated(logits, labels):

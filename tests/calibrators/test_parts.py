@@ -60,3 +60,25 @@ def test_auto_and_errors():
         loss_parts(labels)
     with pytest.raises(ValueError, match="same length"):
         loss_parts(labels[:5], logits=logits)
+
+
+def test_weights_and_groups_of_the_parts_by_loops():
+    logits, labels = planted(90)
+    weights, groups, fold = np.arange(90) % 3, np.arange(90) // 2, np.arange(90) % 5
+    found = loss_parts(
+        labels, logits=logits, method="temperature", sample_weight=weights, groups=groups, folds=fold, level=0.95
+    )["nll"]
+    losses, total = {}, float(weights.sum())
+    for i in (i for i in range(90) if weights[i]):
+        rest = [j for j in range(90) if fold[j] != fold[i] and weights[j]]
+        t = TemperatureScaling().fit(logits[rest], labels[rest], sample_weight=weights[rest]).temperature_
+        losses[i] = math.log(sum(math.exp(v / t) for v in logits[i])) - logits[i][labels[i]] / t
+    mean = sum(weights[i] * loss for i, loss in losses.items()) / total
+    sums = {}
+    for i, loss in losses.items():
+        sums[groups[i]] = sums.get(groups[i], 0.0) + weights[i] * (loss - mean)
+    error = math.sqrt(sum(s**2 for s in sums.values()) * len(sums) / (len(sums) - 1)) / total
+    assert found.refinement.value == pytest.approx(mean)
+    assert found.refinement.high - mean == pytest.approx(1.959964 * error)
+    with pytest.raises(ValueError, match="at least 2 folds"):
+        loss_parts(labels, logits=logits, folds=np.zeros(90))

@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 def test_one_half_fits_and_the_other_is_measured(rows, file, monkeypatch):
     monkeypatch.setattr("vicinal.predictions.predictions_file._rows_at_once", lambda n: rows)
     measured = sets_of_file(file, 0.8)
-    for name, kind in kinds_of_sets(0.8).items():
+    for name, kind in kinds_of_sets(0.8, 3).items():
         generator = torch.Generator().manual_seed(0)
         fitted = kind.fit(np.log(PROBS[::2]), LABELS[::2], generator=generator)
         wanted = evaluate_sets(LABELS[1::2], sets=fitted(np.log(PROBS[1::2]), generator=generator))
@@ -94,3 +94,33 @@ def test_confidences_alone_have_no_sets(tmp_path):
     )
     with pytest.raises(ValueError, match="prediction sets need the scores of all classes"):
         sets_of_file(open_file(tmp_path / "c.csv"), 0.9)
+
+
+def test_many_classes_have_regularised_sets_too(tmp_path):
+    logits = RNG.normal(size=(400, 8))
+    labels = (2 * logits + RNG.gumbel(size=logits.shape)).argmax(axis=1)
+    np.savez(tmp_path / "eight.npz", logits=2 * logits, labels=labels)
+    measured = sets_of_file(tmp_path / "eight.npz", 0.9)
+    assert measured["regularised"].coverage.value == pytest.approx(0.9, abs=0.08)
+    assert measured["regularised"].size.value <= measured["adaptive"].size.value + 0.1
+
+
+def test_the_parts_of_a_file_know_weights_and_groups(file, tmp_path):
+    table = pd.read_csv(file) if str(file).endswith(".csv") else pd.read_parquet(file)
+    table["times"], table["customer"] = np.arange(len(table)) % 3, np.arange(len(table)) // 4
+    table.to_csv(tmp_path / "weighted.csv", index=False)
+    plain, weighted = (
+        vicinal("evaluate", tmp_path / "weighted.csv", "--parts", *more, "--json").events("result")[0]["parts"]["nll"]
+        for more in ((), ("--weight", "times", "--group", "customer"))
+    )
+    opened = open_file(tmp_path / "weighted.csv")
+    chunk = next(iter(opened.chunks()))
+    by_hand = loss_parts(
+        chunk.labels,
+        logits=opened.logits(np.asarray(chunk.scores)),
+        sample_weight=table["times"],
+        groups=table["customer"],
+    )["nll"]
+    assert weighted["loss"]["value"] == pytest.approx(by_hand.loss.value, rel=1e-4)
+    assert weighted["refinement"]["value"] == pytest.approx(by_hand.refinement.value, abs=2e-3)
+    assert weighted["loss"]["value"] != pytest.approx(plain["loss"]["value"], rel=1e-4)

@@ -1,15 +1,16 @@
-r"""Which calibrator? The simplest within one standard error of the best, by cross-validation.
+r"""Which calibrator? The simplest within one standard error of the best: a temperature, or a mixture of candidates.
 
 Every candidate is fitted on nine tenths of the samples and judged on the rest, ten times (above 2,000 samples on four
-fifths, five times), so that each sample i has a held-out loss :math:`\ell_i(c)` under each candidate c. With b the
-candidate of the least mean loss,
+fifths, five times), so that each sample i has a held-out loss :math:`\ell_i(c)` under each candidate c. The shares of a
+mixture (`MixtureCalibration`) minimise its mean held-out loss, so that the mixture m is the best. With t the
+temperature,
 
 .. math::
-    d(c) = \frac1n \sum_i \big(\ell_i(c) - \ell_i(b)\big), \qquad \text{se}(c) = \text{its standard error (paired)}
+    d = \frac1n \sum_i \big(\ell_i(t) - \ell_i(m)\big), \qquad \text{se} = \text{its standard error (paired)}
 
-the first in the order of the table with :math:`d(c) \le \text{se}(c)` is taken (Breiman et al. 1984). A temperature
-comes before none: where scores are calibrated it is about 1. The last is a mixture of all (`MixtureCalibration`), with
-shares that minimise the held-out loss. Each fold is judged by the shares of the others.
+the temperature is taken where :math:`d \le \text{se}` (Breiman et al. 1984), else the mixture. A mixture of one
+candidate is that candidate. The samples that judge the mixture chose its shares, so its loss is slightly too low.
+`benchmarks/README.md` compares other rules.
 
 ============  =====================================================  =========================
 name          calibrator                                             candidate for
@@ -42,7 +43,7 @@ from numpy.typing import ArrayLike
 from vicinal._arrays import as_array, as_scores
 from vicinal._atomic import Json
 from vicinal._checks import ArgumentError, choice, scores_by_name
-from vicinal.calibrators.base import Calibrator, Floats, Labels
+from vicinal.calibrators.base import Calibrator, Floats
 from vicinal.calibrators.mixture import MixtureCalibration, mixture_shares
 from vicinal.calibrators.names import CALIBRATORS, named
 from vicinal.calibrators.structured_matrix import StructuredMatrixScaling
@@ -86,11 +87,6 @@ class Candidate:
     """Of `behind`, paired."""
     share: float
     """Its share in the mixture; 1 for the mixture itself."""
-
-    @property
-    def behind_interval(self) -> tuple[float, float]:
-        """The 95 % interval of `behind`."""
-        return self.behind - _Z * self.standard_error, self.behind + _Z * self.standard_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +136,11 @@ class Calibration:
         held_out = f"NLL {taken.nll:.4f} by cross-validation on {self.n:,} samples"
         if self.name == "none" and self.n < FEW:
             return f"none: so few samples do not show that another would help, {held_out}"
+        if self.name == "temperature":
+            of_best = "" if taken is best else f" ({best.nll:.4f})"
+            return f"temperature: the simplest within one standard error of the best{of_best}, {held_out}"
         what = self.calibrator.text if isinstance(self.calibrator, MixtureCalibration) else self.name
-        if taken is best:
-            return f"{what}: the best of {len(self.tried)} candidates, {held_out}"
-        return (
-            f"{what}: the simplest within one standard error of the best, {best.name} with {best.nll:.4f}, {held_out}"
-        )
+        return f"{what}: better than a temperature by more than one standard error, {held_out}"
 
     @property
     def sentences(self) -> list[str]:
@@ -158,12 +153,11 @@ class Calibration:
         lines = [self.why]
         if self.tried:
             wide = max(len(one.name) for one in self.tried) + 2
-            lines.append(f"{'':<{wide}}{'NLL, 95 % interval':<26}more than the best")
+            lines.append(f"{'':<{wide}}{'NLL, 95 % interval':<26}more than the best, ± standard error")
             for one in self.tried:
                 nll = f"{one.nll:.4f} [{one.interval[0]:.4f}, {one.interval[1]:.4f}]"
-                low, high = one.behind_interval
                 mark = "  <- taken" if one.name == self.name else ""
-                lines.append(f"{one.name:<{wide}}{nll:<26}{one.behind:.4f} [{low:.4f}, {high:.4f}]{mark}")
+                lines.append(f"{one.name:<{wide}}{nll:<26}{one.behind:.4f} ± {one.standard_error:.4f}{mark}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def to_dict(self) -> Json:
@@ -268,19 +262,9 @@ def candidates(held_out: HeldOut) -> tuple[Candidate, ...]:
     fold = some.fold(10 if some.n <= _FEW else 5)
     fresh = {name: None if name == "none" else named(name, k) for name in names}
     losses = {name: held_out_nll(each, some, fold) for name, each in fresh.items()}
-    shares = {**mixture_shares(losses, some.weights), "mixture": 1.0}
-    return _compared({**losses, "mixture": _mixture_nll(losses, some.weights, fold)}, some, shares)
-
-
-def _mixture_nll(losses: Mapping[str, Floats], weights: Floats, fold: Labels) -> Floats:
-    """Return the loss of each sample under the mixture with the shares of the other folds."""
-    nll = np.zeros(len(fold))
-    for number in np.unique(fold):
-        inside = fold == number
-        rest = ~inside if not inside.all() else inside
-        shares = mixture_shares({name: each[rest] for name, each in losses.items()}, weights[rest])
-        nll[inside] = -np.log(sum(part * np.exp(-losses[name][inside]) for name, part in shares.items()))
-    return nll
+    shares = mixture_shares(losses, some.weights)
+    mixed = -np.log(sum(part * np.exp(-losses[name]) for name, part in shares.items()))
+    return _compared({**losses, "mixture": mixed}, some, {**shares, "mixture": 1.0})
 
 
 def _compared(losses: Mapping[str, Floats], held_out: HeldOut, shares: Mapping[str, float]) -> tuple[Candidate, ...]:
@@ -294,10 +278,12 @@ def _compared(losses: Mapping[str, Floats], held_out: HeldOut, shares: Mapping[s
 
 
 def _taken(tried: Sequence[Candidate]) -> str:
-    """Return the simplest within one standard error of the best; a mixture of one is that one."""
-    taken = next(one.name for one in tried if one.behind <= one.standard_error)
+    """Return a temperature where it is within one standard error of the best, else the mixture: of one its name."""
+    simplest = tried[0]
+    if simplest.behind <= simplest.standard_error:
+        return simplest.name
     members = [one.name for one in tried[:-1] if one.share > 0]
-    return members[0] if taken == "mixture" and len(members) == 1 else taken
+    return members[0] if len(members) == 1 else "mixture"
 
 
 def _mixture(tried: Sequence[Candidate]) -> MixtureCalibration:

@@ -251,12 +251,16 @@ SETS: dict[str, Callable[..., PredictionSets]] = {
 }
 
 
-def kinds_of_sets(coverage: float) -> dict[str, PredictionSets]:
+def kinds_of_sets(coverage: float, n_classes: int) -> dict[str, PredictionSets]:
     """Return the kinds of sets that are measured, not fitted yet, by what a table calls them."""
+    raps = RegularisedSets(coverage=coverage)
+    # With so few classes that none costs anything, regularised sets are the adaptive ones.
+    regularised = {"regularised": raps} if n_classes > raps.free else {}
     return {
         "least ambiguous": LeastAmbiguousSets(coverage=coverage),
         "adaptive": AdaptiveSets(coverage=coverage),
         "adaptive, randomised": AdaptiveSets(coverage=coverage, randomised=True),
+        **regularised,
         "least ambiguous, within each class": LeastAmbiguousSets(coverage=coverage, by_class=True),
     }
 

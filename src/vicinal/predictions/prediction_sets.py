@@ -45,18 +45,19 @@ def sets_of_file(file: str | os.PathLike[str] | PredictionsFile, coverage: float
 
     from vicinal.calibrators.conformal import kinds_of_sets
 
-    opened, kinds, generator = as_file(file), kinds_of_sets(coverage), torch.Generator().manual_seed(0)
+    opened, generator = as_file(file), torch.Generator().manual_seed(0)
     if opened.kind == "confidence":
         raise ValueError(
             f"prediction sets need the scores of all classes, and {str(opened.path)!r} has one of each row"
         )
+    n_classes = opened.n_classes or 0
+    kinds = kinds_of_sets(coverage, n_classes)
     scores: dict[str, list[NDArray[np.float64]]] = {name: [] for name in kinds}
     truth: list[NDArray[np.int64]] = []
     for logits, labels in _half(opened, 0):
         truth.append(labels)
         for name, kind in kinds.items():
             scores[name].append(kind.scores_of_truth(logits, labels, generator=generator))
-    n_classes = opened.n_classes or 0
     if not truth:
         raise ValueError(f"{str(opened.path)!r} has no rows to fit prediction sets on")
     tallies = {name: SetTally(n_classes) for name in kinds}

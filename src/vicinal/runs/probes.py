@@ -65,7 +65,7 @@ def prediction_sets(result: RunResult, coverage: float) -> dict[str, SetEvaluati
         name: evaluate_sets(
             test.labels, sets=kind.fit(scaled(val.logits), val.labels, **how)(scaled(test.logits), **how)
         )
-        for name, kind in kinds_of_sets(coverage).items()
+        for name, kind in kinds_of_sets(coverage, val.logits.shape[1]).items()
     }
 
 
