@@ -236,7 +236,12 @@ def test_logistic_regression_is_always_answered():
     assert "simpler" not in better.next_step
     assert judged(-0.05, -0.04).baselines.detail == ""  # better than all of them, which says it
     worse = judged(0.05, 0.06)
-    assert (worse.baselines.status, worse.section) == ("worse", "baselines")
+    assert (worse.tone, worse.baselines.status, worse.section) == ("worse", "worse", "baselines")
+    assert worse.sentence == worse.baselines.sentence
+    few = verdicts.judge(drawn(40, 2), baselines=baselines(0.05, 0.06))
+    assert (few.calibration.status, few.section) == ("unknown", "baselines")  # more samples would not change that
+    leak = verdicts.judge(drawn(800, 2), baselines=baselines(0.05, 0.06), importance=leaky())
+    assert (leak.tone, leak.section) == ("leak", "importance")  # the baseline knows that column, too
     assert worse.baselines.detail.startswith("Worse than logistic regression")
 
 

@@ -1,8 +1,8 @@
 """One verdict on a model: is its confidence right, is it useful, is any class or slice off, and what to do next.
 
 `judge` decides. The terminal, `vicinal evaluate`, the reports and `--json` show what it returns. Overall calibration
-comes first, then usefulness, then leakage, single classes and slices. A confidence is off where one of these shows it,
-by a point or more:
+comes first, then usefulness, leakage, baselines, single classes and slices. A confidence is off where one of these
+shows it, by a point or more:
 
 - the mean gap between confidence and accuracy (two-sided, 2 %),
 - the slope b of P(right) = σ(b · logit confidence), which is 1 / T for two classes (likelihood ratio, 1 %),
@@ -81,7 +81,8 @@ class Verdict:
     """What to think of a model, and what to do next. Made by `judge`."""
 
     tone: str
-    """`"fits"`, `"over"`, `"under"`, `"uneven"`, `"leak"`, `"useless"` or `"unknown"`: the worst of the findings."""
+    """The worst of the findings: `"fits"`, `"over"`, `"under"`, `"uneven"`, `"leak"`, `"worse"` (than a baseline),
+    `"useless"` or `"unknown"`."""
     sentence: str
     """The finding that decides."""
     calibration: Finding
@@ -155,11 +156,14 @@ def judge(
     by_slice = _by_slice(evaluation, evaluation.slices if slices is None else slices)
     against = versus_baselines(evaluation, baselines or {})
     leakage = _leakage(evaluation, importance)
-    part = next((each for each in (leakage, by_class, by_slice) if each.status in ("leak", "off")), None)
+    # What a green headline must not hide, the gravest first.
+    of_parts = (("uneven", by_class, "off"), ("uneven", by_slice, "off"))
+    hidden = (("leak", leakage, "leak"), ("worse", against, "worse"), *of_parts)
+    part = next(((tone, each.sentence) for tone, each, status in hidden if each.status == status), None)
     if useful.status in ("useless", "unknown") and useful.sentence and calibration.status != "unknown":
         tone, sentence = ("useless" if useful.status == "useless" else "unknown"), useful.sentence
     elif calibration.status == "fits" and part is not None:
-        tone, sentence = ("leak" if part is leakage else "uneven"), part.sentence
+        tone, sentence = part
         # Beside a class or a slice that is off, "well calibrated" alone would contradict the headline.
         calibration = replace(calibration, sentence=calibration.sentence.replace(" (n", " overall (n", 1))
     else:
@@ -195,7 +199,7 @@ def _calibration(evaluation: Evaluation) -> Finding:
         return Finding("uneven", f"{_WAYS['uneven']}: {mean}.", bins)
     # At the level of the test, so that an interval without 0 and "well calibrated" do not meet.
     within = f"98 % CI {_points(gap - _Z_GAP * error)} to {_points(gap + _Z_GAP * error)} points"
-    if abs(gap) + _Z_GAP * error > _LARGE:
+    if abs(gap) + 1.96 * error > _LARGE:
         return Finding("unknown", f"{_WAYS['unknown']}: {says} (n = {n:,}, gap {within}).")
     return Finding("fits", f"{_WAYS['fits']} (n = {n:,}): {says} (gap {within}).")
 
@@ -445,20 +449,20 @@ def _next_step(evaluation: Evaluation, found: Verdict) -> tuple[str, str]:
     repair = "train again with `--calibrate auto`, or with more validation samples"
     if file is not None:
         repair = f"run `vicinal calibrate VALIDATION {file.name} --calibrator auto --out FILE` on held-out predictions"
+    if found.leakage.status == "leak" and useful.status != "useless":
+        return "Check that column. If it is not known in time, train again without it: `--drop COLUMN`.", "importance"
+    if found.baselines.status == "worse" and calibration.status in ("fits", "unknown"):
+        better = "Use the best baseline, or try another model: compare them with `vicinal compare --model`."
+        return better, "baselines"
     if calibration.status == "unknown" or (useful.status == "unknown" and useful.sentence):
         return f"Measure it on more labelled samples than these {evaluation.n:,}.", ""
     if useful.status == "useless":
         return "Do not use it. Check the labels, and look for inputs that carry information about them.", ""
-    if found.leakage.status == "leak":
-        return "Check that column. If it is not known in time, train again without it: `--drop COLUMN`.", "importance"
     if calibration.status in ("over", "under", "uneven") or useful.status == "miscalibrated":
         simple = repair.replace(" --calibrator auto", "") if calibration.status in ("over", "under") else repair
         return f"Calibrate it: {simple}.", "reliability"
     if found.classes.status == "off":
         return f"Calibrate its classes: {repair}.", "classes"
-    if found.baselines.status == "worse":
-        better = "Use the best baseline, or try another model: compare them with `vicinal compare --model`."
-        return better, "baselines"
     if found.slices.status == "off":
         alone = "Use it, but not its confidence in that slice: pass these cases on, or train with more samples of them."
         return alone, "slices"
