@@ -38,7 +38,7 @@ def ece(probs: Tensor, labels: Tensor, *, compiled: bool) -> float:
     """The ECE with the compiled loops or without."""
     kernels.load()
     with patch.object(kernels, "_loaded", kernels._loaded if compiled else [None]):
-        return ReliabilityTable.from_probs(probs, labels, n_bins=BINS).ece()
+        return ReliabilityTable.from_probs(labels, probs, n_bins=BINS).ece()
 
 
 def whole_tables(rounds: int = 7) -> str:
@@ -87,7 +87,7 @@ def memory() -> str:
     """What a table of 10 M × 10 probabilities (400 MB) allocates beside them."""
     probs, labels = classifier(10_000_000, 10)
     tracemalloc.start()
-    ReliabilityTable.from_probs(probs, labels)
+    ReliabilityTable.from_probs(labels, probs)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return f"Extra memory of the table of 10 M × 10: {peak / 1e6:.1f} MB (the probabilities: 400 MB)."

@@ -39,7 +39,7 @@ def draw(folder: Path) -> None:
     """Draw the plots that `docs/reference/plots.md` shows into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     labels, logits = predictions()
-    tables = {name: vicinal.ReliabilityTable.from_logits(z, labels) for name, z in logits.items()}
+    tables = {name: vicinal.ReliabilityTable.from_logits(labels, z) for name, z in logits.items()}
     for name, plot in {"reliability": plots.reliability_diagram, "confidence": plots.confidence_histogram}.items():
         figure = Figure(figsize=(13, 4.6), layout="constrained")
         for ax, (title, table) in zip(figure.subplots(1, len(tables)), tables.items(), strict=True):

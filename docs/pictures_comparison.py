@@ -60,7 +60,7 @@ def draw_comparison(folder: Path) -> None:
     figure = Figure(figsize=(9.4, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     last = {name: runs[0][0][-1] for name, runs in methods.items()}
-    tables = {name: vicinal.ReliabilityTable.from_logits(z, labels, n_bins=30) for name, z in last.items()}
+    tables = {name: vicinal.ReliabilityTable.from_logits(labels, z, n_bins=30) for name, z in last.items()}
     plots.accuracy_confidence_scatter(tables, ax=left)
     plots.confidence_histograms({name: max_probability(runs[0][1]) for name, runs in methods.items()}, ax=right)
     right.set_xlabel("confidence on Gaussian noise")

@@ -28,7 +28,7 @@ def data(n=2_000, k=5, seed=0):
 
 
 LOGITS, LABELS = data()
-TABLE = ReliabilityTable.from_logits(LOGITS, LABELS, n_bins=12)
+TABLE = ReliabilityTable.from_logits(LABELS, LOGITS, n_bins=12)
 CURVE = risk_coverage(max_probability(LOGITS), LOGITS.argmax(1) == LABELS)
 OOD = ood_report(max_probability(LOGITS), max_probability(LOGITS[:700] / 3), n_bins=20)
 
@@ -67,7 +67,7 @@ HISTORIES = {
     ],
 }
 
-FINE = ReliabilityTable.from_logits(LOGITS, LABELS, n_bins=1_000)
+FINE = ReliabilityTable.from_logits(LABELS, LOGITS, n_bins=1_000)
 
 #: Plots of several panels, and how many they have; these take and return `axes`.
 PANELS = {
@@ -221,7 +221,7 @@ def test_an_empty_table_is_refused():
 
 def test_equal_mass_tables_are_drawn():
     """Each bar is as wide as its bin; the area of the histogram is one, as the bins differ in width."""
-    table = ReliabilityTable.from_logits(LOGITS, LABELS, n_bins=8, equal_mass=True)
+    table = ReliabilityTable.from_logits(LABELS, LOGITS, n_bins=8, equal_mass=True)
     diagram, histogram = plots.reliability_diagram(table), plots.confidence_histogram(table)
     assert [bar.get_width() for bar in diagram.containers[0]] == pytest.approx(np.diff(table.edges))
     assert histogram.get_ylabel() == "density"
@@ -231,7 +231,7 @@ def test_equal_mass_tables_are_drawn():
 
 
 def test_one_sample_is_drawn():
-    table = ReliabilityTable.from_logits(LOGITS[:1], LABELS[:1])
+    table = ReliabilityTable.from_logits(LABELS[:1], LOGITS[:1])
     diagram, histogram = plots.reliability_diagram(table), plots.confidence_histogram(table)
     right = float(LOGITS[0].argmax() == LABELS[0])
     assert [bar.get_height() for bar in diagram.containers[0]] == [right]
@@ -433,7 +433,7 @@ def test_the_curves_are_drawn_with_their_intervals():
 
 
 def test_each_point_of_the_scatter_is_a_bin():
-    other = ReliabilityTable.from_logits(2 * LOGITS, LABELS, n_bins=100)
+    other = ReliabilityTable.from_logits(LABELS, 2 * LOGITS, n_bins=100)
     ax = plots.accuracy_confidence_scatter({"ours": TABLE, "theirs": other})
     for points, table in zip(ax.collections, (TABLE, other), strict=True):
         filled = table.bin_count > 0

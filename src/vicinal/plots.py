@@ -2,7 +2,7 @@
 
 Those of many panels (`accuracy_confidence_rows`, `decision_boundaries`) take and return `axes` instead.
 
-    ax = plots.reliability_diagram(ReliabilityTable.from_logits(logits, labels))
+    ax = plots.reliability_diagram(ReliabilityTable.from_logits(labels, logits))
     ax.figure.savefig("reliability.pdf")
 
 Nothing global is changed: no style, no `show`. A figure made for you is an ordinary pyplot one, to show, save and
@@ -147,7 +147,7 @@ def smooth_diagram(
     Parameters
     ----------
     table : Evaluation or ReliabilityTable
-        Of many equal-width bins: `ReliabilityTable.from_logits(logits, labels, n_bins=10_000)`.
+        Of many equal-width bins: `ReliabilityTable.from_logits(labels, logits, n_bins=10_000)`.
     level : float
         Confidence level of the intervals; 0 draws no band.
 

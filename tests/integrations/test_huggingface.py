@@ -252,7 +252,7 @@ class TestEvaluation:
         assert result["eval_accuracy"] == pytest.approx(float((logits.argmax(1) == labels).float().mean()))
         assert result["eval_brier"] == pytest.approx(float((probs - F.one_hot(labels, K)).square().sum(1).mean()))
         assert result["eval_n_bins"] == 10
-        table = vicinal.ReliabilityTable.from_logits(logits, labels, n_bins=10)
+        table = vicinal.ReliabilityTable.from_logits(labels, logits, n_bins=10)
         assert result["eval_ece"] == pytest.approx(table.ece())
         assert result["eval_oe"] == pytest.approx(table.oe())
 

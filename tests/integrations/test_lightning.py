@@ -171,7 +171,7 @@ class TestValidation:
         x, y, _ = data()
         with torch.no_grad():
             logits = module(x)
-        table = vicinal.ReliabilityTable.from_logits(logits, y, n_bins=10)
+        table = vicinal.ReliabilityTable.from_logits(y, logits, n_bins=10)
         expected = {
             "nll": float(F.cross_entropy(logits, y)),
             "brier": metrics.brier(y, logits=logits),
@@ -192,7 +192,7 @@ class TestValidation:
         x, y, _ = data()
         with torch.no_grad():
             logits = module(x)
-        table = vicinal.ReliabilityTable.from_logits(logits, y)
+        table = vicinal.ReliabilityTable.from_logits(y, logits)
         assert measured["val_ece"] == pytest.approx(table.ece(), rel=1e-5)
         assert measured["val_accuracy"] == pytest.approx(table.accuracy, rel=1e-5)
         assert measured["val_nll"] == pytest.approx(float(F.cross_entropy(logits, y)), rel=1e-5)

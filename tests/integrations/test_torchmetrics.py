@@ -37,13 +37,13 @@ def assert_same(a: ReliabilityTable, b: ReliabilityTable) -> None:
 
 def test_streamed_equals_the_table():
     logits, labels = predictions()
-    table = ReliabilityTable.from_logits(logits, labels, n_bins=10)
+    table = ReliabilityTable.from_logits(labels, logits, n_bins=10)
     metric, ece, oe = ReliabilityMetric(n_bins=10), ECE(n_bins=10), OE(n_bins=10)
     for z, y in zip(logits.split(130), labels.split(130), strict=True):
         metric.update(y, logits=z)
         ece.update(y, probs=z.double().softmax(1))
         batch = oe(y, logits=z)
-        assert float(batch) == pytest.approx(ReliabilityTable.from_logits(z, y, n_bins=10).oe())
+        assert float(batch) == pytest.approx(ReliabilityTable.from_logits(y, z, n_bins=10).oe())
     assert_same(metric.compute(), table)
     assert float(ece.compute()) == pytest.approx(table.ece(), rel=1e-7)
     assert float(oe.compute()) == pytest.approx(table.oe(), rel=1e-12)
@@ -91,7 +91,7 @@ def test_the_sums_stay_exact_when_the_model_changes_its_type(convert):
     model.metric.update(labels[500:], logits=logits[500:])
     assert model.metric.counts.dtype == torch.int64
     assert model.metric.sums.dtype == model.metric.squares.dtype == torch.float64
-    assert_same(model.metric.compute(), ReliabilityTable.from_logits(logits, labels))
+    assert_same(model.metric.compute(), ReliabilityTable.from_logits(labels, logits))
     model.metric.reset()
     assert model.metric.sums.dtype == torch.float64
 
@@ -117,7 +117,7 @@ def test_reset_collection_and_bfloat16_logits():
     for z, y in zip(logits.bfloat16().split(300), labels.split(300), strict=True):
         collection.update(y, logits=z)
     result = collection.compute()
-    table = ReliabilityTable.from_logits(logits.bfloat16(), labels)
+    table = ReliabilityTable.from_logits(labels, logits.bfloat16())
     assert float(result["ece"]) == pytest.approx(table.ece())
     assert float(result["oe"]) == pytest.approx(table.oe())
     assert_same(result["table"], table)
@@ -162,7 +162,7 @@ def _worker(rank: int, folder: str) -> None:
 def test_two_processes_give_one_table(tmp_path: Path):
     in_processes(2, _worker, str(tmp_path))
     logits, labels = predictions()
-    expected = ReliabilityTable.from_logits(logits, labels, n_bins=10)
+    expected = ReliabilityTable.from_logits(labels, logits, n_bins=10)
     for rank, size in enumerate((300, 700)):
         counts, sums, squares, error, own = torch.load(tmp_path / f"{rank}.pt", weights_only=False)
         assert np.array_equal(counts, expected.counts)
@@ -188,7 +188,7 @@ def test_beside_the_metrics_of_torchmetrics():
     for p, y in zip(probs.split(300), labels.split(300), strict=True):
         both.update(p, y)
     kept = labels >= 0
-    table = ReliabilityTable.from_logits(logits[kept], labels[kept], n_bins=10)
+    table = ReliabilityTable.from_logits(labels[kept], logits[kept], n_bins=10)
     values = both.compute()
     assert float(values["ece"]) == pytest.approx(table.ece(), rel=1e-6)
     assert float(values["accuracy"]) == pytest.approx(table.accuracy, rel=1e-6)

@@ -71,7 +71,7 @@ def test_probabilities_of_few_and_of_many_classes_equal_the_loops(k):
     probs, labels = predictions(300, k)
     confidence = probs.max(1).values
     correct = [reference.first_argmax(row) == label for row, label in zip(probs.tolist(), labels.tolist(), strict=True)]
-    table = ReliabilityTable.from_probs(probs, labels)
+    table = ReliabilityTable.from_probs(labels, probs)
     expected = reference.errors(confidence.tolist(), correct, table.edges)
     for name in METRICS:
         assert getattr(table, name)() == pytest.approx(expected[name], abs=1e-12)
@@ -80,7 +80,7 @@ def test_probabilities_of_few_and_of_many_classes_equal_the_loops(k):
 
 
 def test_two_samples_at_1_right_and_095_wrong():
-    table = ReliabilityTable.from_probs([[1.0, 0.0], [0.95, 0.05]], [0, 1])
+    table = ReliabilityTable.from_probs([0, 1], [[1.0, 0.0], [0.95, 0.05]])
     assert table.ece() == pytest.approx(0.475, abs=1e-12)
 
 
@@ -166,26 +166,26 @@ def test_float32_and_float64_agree_on_the_same_number(n_bins, data):
 @pytest.mark.parametrize("k", [2, 3, 40])
 def test_only_the_first_of_equal_maxima_is_the_prediction(k):
     probs = np.full((k, k), 1 / k)
-    table = ReliabilityTable.from_probs(probs, np.arange(k))
+    table = ReliabilityTable.from_probs(np.arange(k), probs)
     assert table.counts[:, 1].sum() == 1  # p[label] == max(p) would count all k as right
-    assert ReliabilityTable.from_logits(np.zeros((k, k)), np.arange(k)).counts[:, 1].sum() == 1
+    assert ReliabilityTable.from_logits(np.arange(k), np.zeros((k, k))).counts[:, 1].sum() == 1
 
 
 def test_a_later_class_as_high_as_the_label_is_no_rival():
     probs = [[0.2, 0.4, 0.4], [0.4, 0.2, 0.4]]
-    assert ReliabilityTable.from_probs(probs, [1, 2]).bins.correct.sum() == 1
+    assert ReliabilityTable.from_probs([1, 2], probs).bins.correct.sum() == 1
 
 
 def test_logits_decide_by_logits_not_by_rounded_probabilities():
     # exp rounds both to the same probability, but the second logit is higher.
     logits = np.array([[0.0, 5e-17]])
-    assert ReliabilityTable.from_logits(logits, [1]).accuracy == 1
-    assert ReliabilityTable.from_logits(logits, [0]).accuracy == 0
+    assert ReliabilityTable.from_logits([1], logits).accuracy == 1
+    assert ReliabilityTable.from_logits([0], logits).accuracy == 0
 
 
 def test_logits_that_lie_in_0_1_are_still_logits():
     logits = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
-    table = ReliabilityTable.from_logits(logits, [0, 1])
+    table = ReliabilityTable.from_logits([0, 1], logits)
     assert table.confidence == pytest.approx(float(logits.double().softmax(1).max(1).values.mean()), abs=1e-7)
     assert table.confidence != pytest.approx(0.85, abs=0.1)
 
@@ -198,13 +198,13 @@ def test_logits_that_lie_in_0_1_are_still_logits():
 def test_streamed_equals_at_once_equals_merged_in_any_order(k, dtype):
     probs, labels = predictions(1000, k)
     probs = probs.to(dtype)
-    whole = ReliabilityTable.from_probs(probs, labels)
+    whole = ReliabilityTable.from_probs(labels, probs)
     for size in (1, 7, 256, 1000):
         streamed = ReliabilityTable()
         for p, y in zip(probs.split(size), labels.split(size), strict=True):
             streamed.update(y, probs=p)
         assert_same(streamed, whole)
-    shards = [ReliabilityTable.from_probs(p, y) for p, y in zip(probs.split(97), labels.split(97), strict=True)]
+    shards = [ReliabilityTable.from_probs(y, p) for p, y in zip(probs.split(97), labels.split(97), strict=True)]
     assert_same(sum(shards), whole)
     assert_same(sum(reversed(shards)), whole)
 
@@ -238,13 +238,13 @@ def test_any_cut_and_any_order_give_the_same_table(samples, cut, data):
 
 def test_threads_and_chunks_do_not_change_the_table(monkeypatch):
     probs, labels = predictions(5000, 5)
-    whole = ReliabilityTable.from_probs(probs, labels)
+    whole = ReliabilityTable.from_probs(labels, probs)
     monkeypatch.setattr(passes, "CHUNK", 64)
     monkeypatch.setattr(passes, "BLOCK", 640)
-    chunked = ReliabilityTable.from_probs(probs, labels)
+    chunked = ReliabilityTable.from_probs(labels, probs)
     assert_same(chunked, whole)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    threaded = ReliabilityTable.from_probs(probs, labels)
+    threaded = ReliabilityTable.from_probs(labels, probs)
     assert np.array_equal(threaded.sums, chunked.sums)  # to the last bit
 
 
@@ -289,7 +289,7 @@ def test_50_million_calibrated_samples_by_streaming_merges():
 def test_memory_is_that_of_a_chunk():
     probs, labels = predictions(400_000, 10)
     probs, labels = probs.float().numpy(), labels.numpy()
-    ReliabilityTable.from_probs(probs[:10], labels[:10])
+    ReliabilityTable.from_probs(labels[:10], probs[:10])
     tracemalloc.start()
     table = ReliabilityTable()
     table.update(labels, probs=probs)
@@ -301,7 +301,7 @@ def test_memory_is_that_of_a_chunk():
 
 def test_an_update_that_fails_changes_nothing(monkeypatch):
     monkeypatch.setattr(passes, "CHUNK", 4)
-    table = ReliabilityTable.from_probs([[0.3, 0.7]], [1])
+    table = ReliabilityTable.from_probs([1], [[0.3, 0.7]])
     bad = np.tile([0.3, 0.7], (100, 1))
     bad[-1] = [0.5, 0.9]
     with pytest.raises(ValueError, match="sum to one"):
@@ -337,14 +337,14 @@ def test_equal_mass_edges_increase_and_hold_their_share(confidence, n_bins):
 
 def test_equal_mass_tables_stream_and_merge_by_their_edges():
     probs, labels = predictions(600, 4)
-    whole = ReliabilityTable.from_probs(probs, labels, equal_mass=True)
+    whole = ReliabilityTable.from_probs(labels, probs, equal_mass=True)
     edges = equal_mass_edges(probs.max(1).values)
     shards = [
-        ReliabilityTable.from_probs(p, y, edges=edges) for p, y in zip(probs.split(100), labels.split(100), strict=True)
+        ReliabilityTable.from_probs(y, p, edges=edges) for p, y in zip(probs.split(100), labels.split(100), strict=True)
     ]
     assert_same(sum(shards), whole)
     logits = probs.log()
-    assert ReliabilityTable.from_logits(logits, labels, equal_mass=True).ece() == pytest.approx(whole.ece(), abs=1e-6)
+    assert ReliabilityTable.from_logits(labels, logits, equal_mass=True).ece() == pytest.approx(whole.ece(), abs=1e-6)
 
 
 def test_equal_confidences_merge_bins():
@@ -388,17 +388,17 @@ def test_every_float_type_goes_in_and_counts_as_the_numbers_it_holds(dtype, k):
     probs, labels = predictions(200, k)
     held = probs.to(dtype)
     wide = held.double()
-    table = ReliabilityTable.from_probs(held, labels.to(torch.int32))
+    table = ReliabilityTable.from_probs(labels.to(torch.int32), held)
     correct = [reference.first_argmax(row) == label for row, label in zip(wide.tolist(), labels.tolist(), strict=True)]
     expected = reference.errors(wide.max(1).values.tolist(), correct, table.edges)
     assert table.ece() == pytest.approx(expected["ece"], abs=1e-12)
     logits = probs.log().to(dtype)
-    assert ReliabilityTable.from_logits(logits, labels).n == 200
+    assert ReliabilityTable.from_logits(labels, logits).n == 200
 
 
 def test_numpy_torch_lists_views_and_gradients_give_the_same_table():
     probs, labels = predictions(50, 4)
-    whole = ReliabilityTable.from_probs(probs, labels)
+    whole = ReliabilityTable.from_probs(labels, probs)
     wide = np.zeros((50, 8))
     wide[:, ::2] = probs
     read_only = probs.numpy().copy()
@@ -411,8 +411,8 @@ def test_numpy_torch_lists_views_and_gradients_give_the_same_table():
         read_only,
         probs.clone().requires_grad_(),
     ):
-        assert_same(ReliabilityTable.from_probs(given_probs, labels.numpy()), whole)
-    flipped = ReliabilityTable.from_probs(probs.numpy()[::-1], labels.numpy()[::-1])
+        assert_same(ReliabilityTable.from_probs(labels.numpy(), given_probs), whole)
+    flipped = ReliabilityTable.from_probs(labels.numpy()[::-1], probs.numpy()[::-1])
     assert_same(flipped, whole)
 
 
@@ -420,19 +420,19 @@ def test_inputs_are_not_changed():
     probs, labels = predictions(50, 40)
     logits = probs.log()
     copies = probs.clone(), logits.clone(), labels.clone()
-    ReliabilityTable.from_probs(probs, labels)
-    ReliabilityTable.from_logits(logits, labels)
+    ReliabilityTable.from_probs(labels, probs)
+    ReliabilityTable.from_logits(labels, logits)
     ReliabilityTable.from_confidences(probs[:, 0], labels == 0)
     for held, copy in zip((probs, logits, labels), copies, strict=True):
         assert torch.equal(held, copy)
 
 
 def test_huge_and_far_apart_logits_are_fine():
-    table = ReliabilityTable.from_logits(np.array([[1e30, -1e30], [-1e4, 1e4]]) / 4, [0, 0])
+    table = ReliabilityTable.from_logits([0, 0], np.array([[1e30, -1e30], [-1e4, 1e4]]) / 4)
     assert table.confidence == 1
     assert table.accuracy == 0.5
     with pytest.raises(ValueError, match=r"logits must lie within ±1e\+30, got one of size 1e\+160"):
-        ReliabilityTable.from_logits(np.array([[1e160, 0.0]]), [0])
+        ReliabilityTable.from_logits([0], np.array([[1e160, 0.0]]))
 
 
 @pytest.mark.parametrize("k", [2, 40])
@@ -440,7 +440,7 @@ def test_minus_zero_is_zero(k):
     probs = np.zeros((3, k))
     probs[:, 1] = 1
     probs[1, 0] = -0.0
-    assert ReliabilityTable.from_probs(probs, [1, 1, 0]).bins.correct.sum() == 2
+    assert ReliabilityTable.from_probs([1, 1, 0], probs).bins.correct.sum() == 2
 
 
 def wrong(value, k):
@@ -464,14 +464,14 @@ def wrong(value, k):
 )
 def test_bad_probabilities_are_named(value, message, k, dtype):
     with pytest.raises(ValueError, match=message):
-        ReliabilityTable.from_probs(wrong(value, k).astype(dtype), [0, 0, 0, 0])
+        ReliabilityTable.from_probs([0, 0, 0, 0], wrong(value, k).astype(dtype))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("k", [2, 40])
 def test_bad_logits_are_named(value, k):
     with pytest.raises(ValueError, match="logits must be finite, got NaN or inf"):
-        ReliabilityTable.from_logits(wrong(value, k), [0, 0, 0, 0])
+        ReliabilityTable.from_logits([0, 0, 0, 0], wrong(value, k))
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ def test_bad_logits_are_named(value, k):
 )
 def test_bad_shapes_and_labels_are_named(probs, labels, message):
     with pytest.raises(ValueError, match=message):
-        ReliabilityTable.from_probs(probs, labels)
+        ReliabilityTable.from_probs(labels, probs)
 
 
 def test_exactly_one_of_logits_and_probs():
@@ -529,7 +529,7 @@ def test_bad_numbers_of_bins_and_empty_tables_are_named():
     with pytest.raises(TypeError, match="n_bins"):
         ReliabilityTable(1.5)
     with pytest.raises(ValueError, match="not both"):
-        ReliabilityTable.from_probs([[1.0, 0.0]], [0], edges=[0, 1], equal_mass=True)
+        ReliabilityTable.from_probs([0], [[1.0, 0.0]], edges=[0, 1], equal_mass=True)
     for name in METRICS:
         with pytest.raises(ValueError, match="the table is empty"):
             getattr(ReliabilityTable(), name)()
@@ -541,7 +541,7 @@ def test_bad_numbers_of_bins_and_empty_tables_are_named():
 def test_torchmetrics_agrees_where_it_is_right():
     functional = pytest.importorskip("torchmetrics.functional.classification")
     probs, labels = predictions(5000, 7)  # no confidence at an edge, few enough for its float32 sums
-    table = ReliabilityTable.from_probs(probs, labels)
+    table = ReliabilityTable.from_probs(labels, probs)
     for norm, name in (("l1", "ece"), ("l2", "rms"), ("max", "mce")):
         theirs = functional.multiclass_calibration_error(probs, labels, num_classes=7, n_bins=15, norm=norm)
         assert getattr(table, name)() == pytest.approx(float(theirs), abs=1e-6)
@@ -551,7 +551,7 @@ def test_torchmetrics_agrees_where_it_is_right():
 def test_netcal_agrees_where_it_is_right():
     netcal = pytest.importorskip("netcal.metrics")
     probs, labels = predictions(2000, 5)
-    table = ReliabilityTable.from_probs(probs, labels)
+    table = ReliabilityTable.from_probs(labels, probs)
     assert table.ece() == pytest.approx(netcal.ECE(15).measure(probs.numpy(), labels.numpy()), abs=1e-6)
     assert table.mce() == pytest.approx(netcal.MCE(15).measure(probs.numpy(), labels.numpy()), abs=1e-6)
 

@@ -44,7 +44,7 @@ def predictions(n, k=5, seed=0, temperature=1.5):
 def test_metrics_are_those_of_the_functions():
     logits, labels = predictions(1000)
     result = evaluate(labels, logits=logits)
-    table = ReliabilityTable.from_logits(logits, labels)
+    table = ReliabilityTable.from_logits(labels, logits)
     for name, function in (("accuracy", accuracy), ("mcc", mcc), ("nll", nll), ("brier", brier)):
         assert getattr(result, name).value == pytest.approx(function(labels, logits=logits), abs=1e-12)
     for name in ("ece", "ece_debiased", "oe", "mce", "rms", "rms_debiased"):

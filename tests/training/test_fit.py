@@ -458,7 +458,7 @@ def test_validation_metrics_are_those_of_the_metrics():
     result = fit(network(), ERM(), TRAIN, VAL, config=quick(select="last", eval_batch_size=7))
     logits, labels = result.logits, result.labels
     assert result.last["val_nll"] == vicinal.metrics.nll(labels, logits=logits)
-    assert result.last["val_ece"] == vicinal.ReliabilityTable.from_logits(logits.double(), labels).ece()
+    assert result.last["val_ece"] == vicinal.ReliabilityTable.from_logits(labels, logits.double()).ece()
     assert result.last["val_mcc"] == vicinal.metrics.mcc(labels, logits=logits)
     assert result.info["ece_bins"] == 15
 

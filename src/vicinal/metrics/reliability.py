@@ -204,7 +204,7 @@ class ReliabilityTable(Additive):
 
     Examples
     --------
-    >>> table = ReliabilityTable.from_probs([[0.0, 1.0], [0.95, 0.05]], [1, 1])
+    >>> table = ReliabilityTable.from_probs([1, 1], probs=[[0.0, 1.0], [0.95, 0.05]])
     >>> table
     ReliabilityTable(n=2, n_bins=15, ece=0.475)
     >>> (table + table).ece()
@@ -228,14 +228,14 @@ class ReliabilityTable(Additive):
     @classmethod
     def from_probs(
         cls,
-        probs: ArrayLike,
         labels: ArrayLike,
+        probs: ArrayLike,
         *,
         n_bins: int = 15,
         edges: ArrayLike | None = None,
         equal_mass: bool = False,
     ) -> ReliabilityTable:
-        """Build the table of probabilities `[N, K]` and class numbers `[N]`.
+        """Build the table of class numbers `[N]` and probabilities `[N, K]`.
 
         `equal_mass=True` places the edges so that bins hold about equally many of these samples (see
         `equal_mass_edges`); it keeps one confidence per sample while it does.
@@ -247,14 +247,14 @@ class ReliabilityTable(Additive):
     @classmethod
     def from_logits(
         cls,
-        logits: ArrayLike,
         labels: ArrayLike,
+        logits: ArrayLike,
         *,
         n_bins: int = 15,
         edges: ArrayLike | None = None,
         equal_mass: bool = False,
     ) -> ReliabilityTable:
-        """Build the table of logits `[N, K]` and class numbers `[N]`, as `update` adds them."""
+        """Build the table of class numbers `[N]` and logits `[N, K]`, as `update` adds them."""
         if equal_mass:
             edges = _edges_of(labels, logits, None, n_bins, edges)
         return cls(n_bins, edges=edges).update(labels, logits=logits)
