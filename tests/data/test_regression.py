@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.cli.running import refused, vicinal
 from tests.data.checkpoints import save_tiny
 from vicinal import SequenceMixup, data, models
 from vicinal.data.regression import load_scores
@@ -74,3 +75,29 @@ def test_splits_are_drawn_once_and_mistakes_are_named(tmp_path):
         load_scores(frame, data.TextOptions(tokenizer="words"))
     with pytest.raises(ValueError, match="must hold a number in every row"):
         load_scores(frame, data.TextOptions(text="score", tokenizer="words"), target="text")
+
+
+def test_the_command_trains_on_stsb(tmp_path, monkeypatch):
+    """By squared error, not on its scores as if they were classes; what needs classes is refused by name."""
+    write_stsb(tmp_path)
+    monkeypatch.setenv("VICINAL_DATA", str(tmp_path))
+    checkpoint = save_tiny(tmp_path / "bert")
+    short = ("--model", f"hf:{checkpoint}", "--epochs", 1, "--val", 12, "--batch-size", 12)
+    how = ("--method", "Mixup(alpha=0.2)", "--out", tmp_path / "run", "--json")
+    ran = vicinal("train", "glue:stsb", *short, *how)
+    (result,) = ran.events("result")
+    assert result["target_type"] == "regression"
+    assert [result[name]["n"] for name in ("validation", "test")] == [12, 12]
+    (line,) = ran.events("metrics")
+    assert result["validation"]["mse"]["value"] == pytest.approx(line["val_mse"], rel=1e-4)
+    again = vicinal("train", "glue:stsb", *short, *how).events("result")  # the finished run is measured again
+    assert again == [result]
+    assert "--ensemble needs classes, and glue:stsb has numbers" in refused(
+        "train", "glue:stsb", "--ensemble", 2, "--out", tmp_path / "other"
+    )
+    assert "--report needs classes" in refused(
+        "train", "glue:stsb", "--report", tmp_path / "report.html", "--out", tmp_path / "other"
+    )
+    assert "learned numbers, and this needs classes" in refused(
+        "predict", tmp_path / "run", "digits", "--out", tmp_path / "p.csv"
+    )

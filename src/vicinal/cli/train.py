@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from vicinal.runs import Importance, RunResult, Scores
 
 
+#: Data whose targets are numbers. They are learned by squared error, and no class is predicted.
+SCORED = ("glue:stsb",)
+
+
 @dataclass(frozen=True)
 class _Shown:
     """What is measured and shown of the run."""
@@ -81,6 +85,9 @@ def train(
     check_report(report, given.inputs(data), overwrite=common.overwrite, data_root=given.data.get("data_root"))
     experiment = Experiment(source=data, method=method or default_method(given.model), **vars(given), seed=seed)
     folder = out or Path("runs") / folder_name(experiment)
+    if data in SCORED:
+        _train_scores(experiment, folder, shown, console)
+        return
     how: dict[str, Any] = {"n_bins": shown.bins, "progress": not common.as_json, "on_note": console.note}
     how["on_metrics"] = lambda line: console.event("metrics", line)
     for name in ("baselines", "slice"):
@@ -116,6 +123,31 @@ def train(
             extras = ReportExtras(importance=importance, slices=slices, command=command_line())
             write_run(result, report, extras)
         console.say(f"report: {report}")
+
+
+def _train_scores(experiment: Experiment, folder: Path, shown: _Shown, console: Console) -> None:
+    """Train on data whose targets are numbers, and show the squared error and Spearman's correlation."""
+    from vicinal.metrics import METRICS
+    from vicinal.runs.regression import train_scores
+
+    for name in ("report", "baselines", "slice"):
+        if getattr(shown, name):
+            raise ValueError(Sentence(Argument(name), f" needs classes, and {experiment.source} has numbers"))
+    how: dict[str, Any] = {"progress": not console.as_json, "on_metrics": lambda line: console.event("metrics", line)}
+    with console.stages():
+        result = train_scores(experiment, folder, **how)
+    if result is None:  # another process than the first
+        return
+    console.event("result", {"out": str(folder), **result.to_dict()})
+    for note in result.notes:
+        console.note(note)
+    names = list(next(iter(result.sets.values())).metrics)
+    rows = [
+        [name, f"{one.n:,}", *(METRICS[metric].text(one.metrics[metric]) for metric in names)]
+        for name, one in result.sets.items()
+    ]
+    console.table(f"{experiment.method} on {experiment.source}", ["", "n", *(METRICS[m].title for m in names)], rows)
+    console.say(f"model: {folder} (vicinal.data.regression.load_scores reads its data)")
 
 
 #: Samples times columns up to which the importance of columns takes a moment.

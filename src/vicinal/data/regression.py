@@ -5,8 +5,8 @@
     how = {"collate_fn": sets.collate_fn, "target_type": "regression"}
     fit(model, SequenceMixup.input(alpha=1.0), sets.train, sets.val, **how)
 
-The command trains classifiers. Numbers go through `fit`, whose validation metrics are then the squared error and
-Spearman's correlation.
+The validation metrics are then the squared error and Spearman's correlation. `vicinal train glue:stsb` does this; all
+else that the command does needs classes.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from vicinal._atomic import (
     DamagedFileError,
     Json,
     checksum,
+    read_json,
     read_sealed,
     read_tensors,
     replacing,
@@ -511,6 +512,8 @@ def _record(path: Path) -> tuple[RunFiles, Json]:
         hint = nearest_names(str(path), runs, key=lambda run: Path(run).name)
         raise FileNotFoundError(f"there is no folder {str(path)!r}{hint}")
     if not files.model.exists():
+        if files.evaluation.exists() and read_json(files.evaluation).get("target_type") == "regression":
+            raise ValueError(f"{str(path)!r} learned numbers, and this needs classes")
         started = files.config.exists()
         raise FileNotFoundError(
             f"{str(path)!r} holds no {files.model.name}: "
