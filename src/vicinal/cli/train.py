@@ -85,7 +85,7 @@ def train(
     check_report(report, given.inputs(data), overwrite=common.overwrite, data_root=given.data.get("data_root"))
     experiment = Experiment(source=data, method=method or default_method(given.model), **vars(given), seed=seed)
     folder = out or Path("runs") / folder_name(experiment)
-    if data in SCORED:
+    if data.lower() in SCORED:
         _train_scores(experiment, folder, shown, console)
         return
     how: dict[str, Any] = {"n_bins": shown.bins, "progress": not common.as_json, "on_note": console.note}

@@ -113,7 +113,8 @@ def deviations(recipe: Recipe, scale: str) -> list[Deviation]:
     only = [", ".join(row for row in one if row not in other) for one, other in ((ours, theirs), (theirs, ours))]
     pairs += [("methods in one of them alone", only[0], only[1])]
     pairs += [("training of single methods", _own_training(recipe, at), _own_training(recipe, paper))]
-    pairs += [(what, "as the other rows", str(said)) for what, said in recipe.original.items() if " " in what]
+    if scale == "paper":
+        pairs += [(what, "as the other rows", str(said)) for what, said in recipe.original.items() if " " in what]
     # The number of layers follows from the network.
     names = [name for name in dict.fromkeys((*paper.settings, *at.settings)) if name != "layers"]
     pairs += [(name, _setting(at.settings.get(name)), _setting(paper.settings.get(name))) for name in names]

@@ -118,6 +118,7 @@ RECIPE = images.z18_table(
             "ImageNet, all networks and lengths of the table.",
         ),
     ),
+    original={"ERM of ResNeXt-101 64×4d": "quoted from Xie et al. (2016): 100 epochs"},
     reading=(
         "The ERM errors of 90 epochs for ResNet-50 and ResNet-101 are other authors' (Goyal et al. 2017), as is that "
         "of 100 epochs for ResNeXt-101 64×4d (Xie et al. 2016), which is trained for 90 here. "
