@@ -39,12 +39,14 @@ class Ray:
         return True
 
     def nodes(self):
-        return [{"Alive": True, "Resources": {"CPU": 2}}]
+        return [{"Alive": True, "Resources": {"CPU": 2, "GPU": 1}}]
 
     def cluster_resources(self):
-        return {"CPU": 2}
+        return {"CPU": 2, "GPU": 1}
 
     def remote(self, **options):
+        self.options = options
+
         def decorate(function):
             packed = cloudpickle.dumps(function)
 
@@ -163,14 +165,32 @@ def test_predictions_of_shards_are_those_of_one_process(form, trained, cluster, 
     run, shards = trained
     options = ["--keep", "id", "--sets", "0.9", "--max-risk", "0.4"]
     command("predict", run, shards, "--out", tmp_path / f"one.{form}", *options)
-    cluster(2)
-    done = command("predict", run, shards, "--out", tmp_path / f"ray.{form}", *options, "--backend", "ray", "--json")
+    ray = cluster(2)
+    options += ["--backend", "ray", "--gpus", "0.5"]
+    done = command("predict", run, shards, "--out", tmp_path / f"ray.{form}", *options, "--json")
+    assert ray.options["num_gpus"] == 0.5
     read = pd.read_csv if form == "csv" else pd.read_parquet
     pd.testing.assert_frame_equal(
         read(tmp_path / f"one.{form}"), read(tmp_path / f"ray.{form}"), rtol=1e-6, check_exact=False
     )
     assert done.events("result")[0]["rows"] == 366
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"one.{form}", f"ray.{form}"]
+
+
+def test_shards_that_only_all_cells_tell_how_to_read_are_refused(trained, cluster, tmp_path):
+    run, _ = trained
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "part-0.csv").write_text('a,b\n"1,234",1\n"2,345",2\n')  # 1.234 or 1234
+    (new / "part-1.csv").write_text('a,b\n"0,5",1\n"0,25",2\n')
+    cluster()
+    words = ["predict", run, new, "--backend", "ray", "--out", tmp_path / "p.csv"]
+    said = refused(*words)
+    assert "column 'a' in several ways, decimal '.' in 'part-0.csv' and ',' in 'part-1.csv': pass --decimal" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    command("predict", run, new, "--out", tmp_path / "one.csv")
+    command(*words, "--decimal", ",")
+    assert (tmp_path / "p.csv").read_text() == (tmp_path / "one.csv").read_text()
 
 
 def test_options_of_a_cluster_are_refused_where_they_mean_nothing(trained, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from vicinal.data import Preprocessing
     from vicinal.runs.bundle import Bundle
     from vicinal.tables import Columns
 
@@ -43,6 +44,8 @@ class _Predicted:
     answered: int
     in_sets: int
     notes: tuple[str, ...]
+    written: Mapping[str, Mapping[str, object]]
+    """How numbers and dates of each column were read."""
 
 
 def _predict_shard(shard: _Shard) -> _Predicted:
@@ -55,7 +58,31 @@ def _predict_shard(shard: _Shard) -> _Predicted:
     n = write(as_path(shard.part), bundle.classes, chunks, exclusive=not bundle.is_multilabel)
     reading = {name: shard.work.how[name] for name in ("encoding", "header")}
     n_read = blocks.n_rows if blocks.n_rows is not None else open_table(shard.work.data, **reading).count_rows()
-    return _Predicted(n, n_read, counter.n, counter.in_sets, tuple(blocks.notes))
+    return _Predicted(n, n_read, counter.n, counter.in_sets, tuple(blocks.notes), _written(blocks.preprocessing))
+
+
+def _written(preprocessing: Preprocessing) -> dict[str, dict[str, object]]:
+    """Return the marks and the unit of each column of numbers, and the order of each column of dates."""
+    columns = [column for column in preprocessing.to_dict().get("columns", ()) if isinstance(column, Mapping)]
+    return {one["name"]: {**one.get("format", {}), "day_first": one.get("day_first")} for one in columns}
+
+
+def _check_written(names: Sequence[str], shards: Sequence[_Predicted]) -> None:
+    """Refuse shards that were read differently: a worker decides by its own cells, one process by all of them."""
+    for argument, default in (("decimal", "."), ("thousands", None), ("unit", None), ("day_first", None)):
+        first: dict[str, tuple[str, object]] = {}
+        for name, shard in zip(names, shards, strict=True):
+            for column, written in shard.written.items():
+                value = written.get(argument) or default
+                if argument == "unit" and value is None:
+                    continue  # a number without a unit is read alike
+                before, other = first.setdefault(column, (name, value))
+                if value != other:
+                    what = f"{other!r} in {before!r} and {value!r} in {name!r}"
+                    said = f"the shards write column {column!r} in several ways, {argument.replace('_', ' ')} {what}: "
+                    here = "write them alike, or leave out ", Argument("backend")
+                    how = here if argument == "unit" else ("pass ", Argument(argument), ", or leave out ", here[1])
+                    raise ValueError(Sentence(said, *how))
 
 
 def predict_on_ray(
@@ -85,6 +112,7 @@ def predict_on_ray(
     try:
         with console.stage("predicting", table.n_rows) as advance:
             done = map_shards(_predict_shard, jobs, pool, on_shard=lambda shard: advance(shard.n_read))
+        _check_written([path.name for path in paths], done)
         with console.stage("joining the parts"):
             joined = _joined(parts, [one.n_read for one in done], bundle)
             write(out, bundle.classes, joined, safe_csv=safe_csv, exclusive=not bundle.is_multilabel)

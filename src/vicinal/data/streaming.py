@@ -35,6 +35,8 @@ class Stream:
         How many there are, None where only reading shows it.
     notes
         What was ignored or skipped, complete once all blocks were read.
+    preprocessing
+        How samples are read: as in training, but for numbers and dates that all cells of a table write otherwise.
 
     Examples
     --------
@@ -51,9 +53,11 @@ class Stream:
         n_rows: int | None,
         notes: list[str],
         blocks: Iterator[tuple[NDArray[np.int64], Split]],
+        preprocessing: Preprocessing,
         kept: _Columns | None = None,
     ) -> None:
-        self.n_rows, self.notes, self._blocks, self._kept = n_rows, notes, blocks, kept
+        self.n_rows, self.notes, self.preprocessing = n_rows, notes, preprocessing
+        self._blocks, self._kept = blocks, kept
 
     def __iter__(self) -> Iterator[tuple[NDArray[np.int64], Split]]:
         """Yield the positions of samples in the source, from 0, and the samples."""
@@ -113,13 +117,14 @@ def stream(
         # Batches then hold the same rows as without blocks: kernels round differently by batch size.
         rows = max(_ROWS // batch_size, 1) * batch_size
         kept = _Columns(opened, keep) if keep else None
-        return Stream(opened.n_rows, notes, _blocks(opened, preprocessing, rows, options.max_bad, notes), kept)
+        blocks = _blocks(opened, preprocessing, rows, options.max_bad, notes)
+        return Stream(opened.n_rows, notes, blocks, preprocessing, kept)
     if keep:
         what = f" names columns, but {str(source)!r} is not a table: leave it out"
         raise ValueError(Sentence(Argument("keep"), what))
     new = read_opened(opened, preprocessing, options.max_bad, labelled=False)
     split = Split(preprocessing, new.items, new.origins, None, new.readable)
-    return Stream(len(split), new.notes, iter([(np.array(split.indices, np.int64), split)]))
+    return Stream(len(split), new.notes, iter([(np.array(split.indices, np.int64), split)]), preprocessing)
 
 
 class _Columns:
