@@ -117,3 +117,35 @@ def test_a_column_of_groups_widens_every_interval(tmp_path: Path) -> None:
     assert "--group must be a column beside label and scores: 'patient'" in refused(
         "evaluate", tmp_path / "g.csv", "--group", "nope"
     )
+
+
+@pytest.mark.parametrize("decimals", [1, 3, 17])
+@pytest.mark.parametrize("size", [1, 50, 400, 5000])
+def test_ranges_of_probabilities_add_up_to_the_ranking_of_all(decimals, size, monkeypatch):
+    monkeypatch.setattr(binary_ranking, "_IN_MEMORY", 300)
+    monkeypatch.setattr(binary_ranking, "_SHORTEST_RUN", 100)
+    monkeypatch.setattr(binary_ranking, "_RANGE", size)
+    random = np.random.default_rng(size)
+    probs = random.random(2000).round(decimals)
+    probs[:9], labels = 0.0, random.random(2000) < probs
+    with binary_ranking.BinaryCounts() as total:
+        for part in (slice(0, 1300), slice(1300, 1350), slice(1350, 2000)):
+            with binary_ranking.BinaryCounts() as counts:
+                for start in range(part.start, part.stop, 250):
+                    some = slice(start, min(start + 250, part.stop))
+                    counts._keys.add(probs[some], labels[some])
+                    counts._table.update_confidences(probs[some], labels[some])
+                    counts._fine.update_confidences(probs[some], labels[some])
+                total.append(counts.packed())
+        seen = []
+
+        def sums(ranges):
+            seen.extend(len(ranges[k].keys) for k in ranges)
+            return [ranges[k].sums() for k in ranges]
+
+        found, wanted = total.evaluation(sum_ranges=sums), total.evaluation()
+    assert sum(seen) == 2000
+    assert min(seen) > 0
+    for name in ("auroc", "average_precision"):
+        one, other = getattr(found, name), getattr(wanted, name)
+        assert (one.value, one.low, one.high) == pytest.approx((other.value, other.low, other.high), rel=1e-12)

@@ -33,7 +33,7 @@ curves", Biometrics 1988.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -175,34 +175,95 @@ def ranking_of_counts(
     blocks: Iterable[Counts], n_positive: int, n_negative: int, level: float = 0.95
 ) -> tuple[Estimate, Estimate]:
     """Return AUROC and average precision with their intervals, of counts in blocks with rising scores."""
-    level, p, n = confidence_level(level), n_positive, n_negative
-    won = found = left_out = alone = intruder = helper = 0.0
-    moments = [Moments()] * 4
-    for block, place in _places(blocks, p, n):
-        pos, neg, true, total = block.positive, block.negative, place.true, place.true + place.false
-        won += float(pos @ place.twice_below)  # whole numbers, as long as they are exact
-        found += float(pos @ (true / total))
-        each = [(place.twice_below / (2 * n), pos), (place.twice_above / (2 * p), neg)]
-        each += [(true / total + place.gain, pos), (-place.loss, neg)]
-        moments = [sum_ + Moments.of(*values) for sum_, values in zip(moments, each, strict=True)]
-        single = total == 1
-        alone += float(pos @ single)
-        left_out += float(pos @ np.where(single, 0, (true - 1) / np.where(single, 1, total - 1)))
-        shared = pos / (total * (total + _INTRUDERS))
-        intruder, helper = intruder + float(shared @ true), helper + float(shared @ place.false)
-    area, precision = won / (2 * p * n), found / p
-    if min(p, n) < 2:
-        return Estimate(area, 0.0, 1.0), Estimate(precision, 0.0, 1.0)
-    of_area = [Influences.of(moments[0], area, p), Influences.of(moments[1], area, n)]
-    of_precision = [Influences.of(moments[2], precision, p), Influences.of(moments[3], 0.0, p)]
-    low = area - influence_reach(of_area, (area / p, area / n), -1, level)
-    high = area + influence_reach(of_area, ((1 - area) / p, (1 - area) / n), 1, level)
-    least = left_out / p - influence_reach(of_precision, ((precision - p / (p + n)) / p, intruder / p), -1, level)
-    most = (left_out + alone) / p + influence_reach(of_precision, ((1 - precision + helper) / p, 0.0), 1, level)
-    return (
-        Estimate(area, max(low, 0.0), min(high, 1.0)),
-        Estimate(precision, max(min(least, precision), 0.0), min(max(most, precision), 1.0)),
-    )
+    return RankingSums.of(blocks, n_positive, n_negative).ranking(n_positive, n_negative, level)
+
+
+@dataclass(frozen=True)
+class RankingSums:
+    """Sums over a range of scores, of which AUROC, average precision and their intervals are made.
+
+    Ranges add up with `+`, in rising order: each may be summed by another process.
+
+    Attributes
+    ----------
+    moments
+        Of the influences: on AUROC of positives and of negatives, and on AP of both. Those on AP begin with 0 at the
+        lower end of the range.
+    gained, lost
+        By how much influences on AP are larger above the range.
+    won, found, left_out, alone, intruder, helper
+        Sums over the samples.
+    """
+
+    moments: tuple[Moments, Moments, Moments, Moments] = (Moments(), Moments(), Moments(), Moments())
+    gained: float = 0.0
+    lost: float = 0.0
+    won: float = 0.0
+    found: float = 0.0
+    left_out: float = 0.0
+    alone: float = 0.0
+    intruder: float = 0.0
+    helper: float = 0.0
+
+    @classmethod
+    def of(
+        cls, blocks: Iterable[Counts], n_positive: int, n_negative: int, below: tuple[int, int] = (0, 0)
+    ) -> RankingSums:
+        """Return the sums over a range.
+
+        Parameters
+        ----------
+        blocks
+            The counts in the range, in blocks with rising scores.
+        n_positive, n_negative
+            How many there are in all ranges.
+        below
+            How many positives and negatives are below the range.
+        """
+        p, n = n_positive, n_negative
+        won = found = left_out = alone = intruder = helper = gained = lost = 0.0
+        moments = [Moments()] * 4
+        for block, place in _places(blocks, p, n, below):
+            pos, neg, true, total = block.positive, block.negative, place.true, place.true + place.false
+            won += float(pos @ place.twice_below)  # whole numbers, as long as they are exact
+            found += float(pos @ (true / total))
+            each = [(place.twice_below / (2 * n), pos), (place.twice_above / (2 * p), neg)]
+            each += [(true / total + place.gain, pos), (-place.loss, neg)]
+            moments = [sum_ + Moments.of(*values) for sum_, values in zip(moments, each, strict=True)]
+            single = total == 1
+            alone += float(pos @ single)
+            left_out += float(pos @ np.where(single, 0, (true - 1) / np.where(single, 1, total - 1)))
+            shared = pos / (total * (total + _INTRUDERS))
+            intruder, helper = intruder + float(shared @ true), helper + float(shared @ place.false)
+            gained, lost = float(place.gain[-1]), float(place.loss[-1])
+        first, second, third, fourth = moments
+        return cls((first, second, third, fourth), gained, lost, won, found, left_out, alone, intruder, helper)
+
+    def __add__(self, higher: RankingSums) -> RankingSums:
+        above = (0.0, 0.0, self.gained, -self.lost)
+        moved = [replace(one, mean=one.mean + shift) for one, shift in zip(higher.moments, above, strict=True)]
+        first, second, third, fourth = (a + b for a, b in zip(self.moments, moved, strict=True))
+        names = ("gained", "lost", "won", "found", "left_out", "alone", "intruder", "helper")
+        sums = {name: getattr(self, name) + getattr(higher, name) for name in names}
+        return RankingSums((first, second, third, fourth), **sums)
+
+    def ranking(self, n_positive: int, n_negative: int, level: float = 0.95) -> tuple[Estimate, Estimate]:
+        """Return AUROC and average precision with their intervals, of the sums over all scores."""
+        level, p, n = confidence_level(level), n_positive, n_negative
+        area, precision = self.won / (2 * p * n), self.found / p
+        if min(p, n) < 2:
+            return Estimate(area, 0.0, 1.0), Estimate(precision, 0.0, 1.0)
+        of_area = [Influences.of(self.moments[0], area, p), Influences.of(self.moments[1], area, n)]
+        of_precision = [Influences.of(self.moments[2], precision, p), Influences.of(self.moments[3], 0.0, p)]
+        low = area - influence_reach(of_area, (area / p, area / n), -1, level)
+        high = area + influence_reach(of_area, ((1 - area) / p, (1 - area) / n), 1, level)
+        worst, best = ((precision - p / (p + n)) / p, self.intruder / p), ((1 - precision + self.helper) / p, 0.0)
+        least = self.left_out / p - influence_reach(of_precision, worst, -1, level)
+        most = (self.left_out + self.alone) / p + influence_reach(of_precision, best, 1, level)
+        return (
+            Estimate(area, max(low, 0.0), min(high, 1.0)),
+            Estimate(precision, max(min(least, precision), 0.0), min(max(most, precision), 1.0)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,8 +284,10 @@ class _Place:
     """Σ T / (T + F)² over the positives at or below each."""
 
 
-def _places(blocks: Iterable[Counts], n_positive: int, n_negative: int) -> Iterator[tuple[Counts, _Place]]:
-    below_pos = below_neg = 0
+def _places(
+    blocks: Iterable[Counts], n_positive: int, n_negative: int, below: tuple[int, int] = (0, 0)
+) -> Iterator[tuple[Counts, _Place]]:
+    below_pos, below_neg = below
     gained = lost = 0.0
     for block in blocks:
         up_to_pos, up_to_neg = below_pos + np.cumsum(block.positive), below_neg + np.cumsum(block.negative)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -10,7 +10,7 @@ from vicinal._checks import Argument, Sentence
 from vicinal.metrics import BinaryEvaluation, Evaluation
 from vicinal.metrics.intervals import confidence_level
 from vicinal.predictions import PredictionsFile
-from vicinal.predictions.binary_ranking import BinaryCounts, PackedCounts
+from vicinal.predictions.binary_ranking import BinaryCounts, KeyRange, PackedCounts
 from vicinal.predictions.file_evaluation import FileCounts
 from vicinal.runs.scheduler import Pool, results_on_ray
 from vicinal.tables import Table
@@ -26,21 +26,26 @@ def parts_of_table(table: Table) -> tuple[Table, ...]:
 
 
 def map_shards(
-    function: Callable[[A], R], shards: Sequence[A], pool: Pool, *, on_shard: Callable[[R], None] | None = None
+    function: Callable[[A], R],
+    shards: Sequence[A] | Mapping[int, A],
+    pool: Pool,
+    *,
+    on_shard: Callable[[R], None] | None = None,
 ) -> list[R]:
     """Return what a function gives for each shard, in order. The first error that a shard gave is raised.
 
     Parameters
     ----------
     function, shards
-        A function that pickles, and what to call it with.
+        A function that pickles, and what to call it with; a mapping by number may read each when it is asked for.
     pool
         The cluster. A call whose worker died is made again.
     on_shard
         Called with each result as it comes.
     """
     results: dict[int, R] = {}
-    for key, answer, lost in results_on_ray(_Caught(function), dict(enumerate(shards)), pool):
+    numbered = shards if isinstance(shards, Mapping) else dict(enumerate(shards))
+    for key, answer, lost in results_on_ray(_Caught(function), numbered, pool):
         if answer is None:
             raise RuntimeError(f"shard {key + 1} of {len(shards)}: {lost}")
         value, error = answer
@@ -121,4 +126,6 @@ def evaluate_shards(
             total.append(counts)
             if packed is not None:
                 binary.append(packed)
-        return total.evaluation(file, confidence_level(level)), binary.evaluation(level)
+        # Rows are ranked where they are counted: here alone it would take longer than all else.
+        ranked = binary.evaluation(level, lambda ranges: map_shards(KeyRange.sums, ranges, pool))
+        return total.evaluation(file, confidence_level(level)), ranked
