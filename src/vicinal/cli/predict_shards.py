@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vicinal._atomic import Json
 from vicinal._checks import Argument, Sentence
 from vicinal._remote import as_path, is_remote
 from vicinal.cli.answers import AnswerCounter, Work, answered_chunks
@@ -63,7 +64,8 @@ def _predict_shard(shard: _Shard) -> _Predicted:
 
 def _written(preprocessing: Preprocessing) -> dict[str, dict[str, object]]:
     """Return the marks and the unit of each column of numbers, and the order of each column of dates."""
-    columns = [column for column in preprocessing.to_dict().get("columns", ()) if isinstance(column, Mapping)]
+    record: Json = preprocessing.to_dict()
+    columns = [column for column in record.get("columns", ()) if isinstance(column, Mapping)]
     return {one["name"]: {**one.get("format", {}), "day_first": one.get("day_first")} for one in columns}
 
 
