@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 from tests.contracts.cases import MLP, batch
-from tests.contracts.test_devices import ALLOWED
+from tests.contracts.test_devices import ALLOWED, INDEX_THERE
 from tests.contracts.test_distributed import Words
 
 import vicinal
@@ -33,13 +33,22 @@ def waits() -> str:
         events = ", ".join(f"{n} × {event}" if n > 1 else event for event, n in Counter(step["waits"]).items())
         allowed = ALLOWED.get(name, 0)
         counts = [str(len(step["waits"])), str(len(without["waits"])), str(len(step["copies"])), str(step["kernels"])]
-        rows.append([f"`{name}`", *counts, marked(f"≤ {allowed}", len(step["waits"]) <= allowed), events])
+        rows.append([f"`{name}`", *counts, _at_most(allowed, len(step["waits"])), events])
+    for part, where, most in (("index there", "`index` there", INDEX_THERE), ("decoders", "a decoder", {})):
+        for name, step in found[part].items():
+            n, allowed = len(step["waits"]), most.get(name, 0)
+            rows.append([f"`{name}`, {where}", str(n), "", str(len(step["copies"])), "", _at_most(allowed, n), ""])
     for name, step in found["training"]["steps"].items():
-        rows.append([f"`fit` with `{name}`", "", str(len(step["waits"])), str(len(step["copies"])), "", "0", ""])
-    step = found["metrics"]
-    rows.append(["torchmetrics, an update", str(len(step["waits"])), "", "", "", "0", ""])
+        n = len(step["waits"])
+        rows.append([f"`fit` with `{name}`", "", str(n), str(len(step["copies"])), "", _at_most(0, n), ""])
+    n = len(found["metrics"]["waits"])
+    rows.append(["torchmetrics, an update", str(n), "", "", "", _at_most(0, n), ""])
     header = ["objective", "waits", "without float64", "copies nobody waits for", "kernels", "goal", "what for"]
     return table(header, rows)
+
+
+def _at_most(allowed: int, n: int) -> str:
+    return marked(f"≤ {allowed}", n <= allowed)
 
 
 #: Graphs that a compiled step may have: one for each thing that a draw decides, such as a layer, and one more after

@@ -1,4 +1,4 @@
-"""A training step of three networks with each objective and with plain training, in turns, on one thread.
+"""Processor time of a training step of three networks with each objective and with plain training, on one thread.
 
 `python -m benchmarks.bench_steps ResNet` measures one of them. Memory is kept between steps, as in `fit`. MiniLM takes
 token ids, so it mixes at its embeddings or sentence vectors. Plain training of twice the batch is what LogitMix, whose
@@ -8,6 +8,7 @@ forward has the clean and the mixed batch, cannot be faster than.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -53,7 +54,7 @@ def steps(title: str, make: Callable[[], nn.Module], x: Batch, y: Tensor, goals:
     contenders = {name: step_with(parse(name), x, y, make=make) for name in ("ERM()", *goals)}
     contenders[TWICE] = step_with(parse("ERM()"), joined(x, x), y.repeat(2), make=make)
     with kept_memory():
-        seconds = interleaved(contenders, rounds=rounds, warmup=2)
+        seconds = interleaved(contenders, rounds=rounds, warmup=2, clock=time.process_time)
     rows = []
     for name, s in seconds.items():
         of_erm = ratio(s, seconds["ERM()"])

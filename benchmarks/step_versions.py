@@ -56,7 +56,11 @@ def serve() -> None:
 
 
 def main(checkout: str, seconds: float = 300.0) -> None:
+    import torch
+
     from benchmarks.timing import table, versions
+
+    torch.set_num_threads(1)  # as those that are started have
 
     def started(root: Path) -> subprocess.Popen[str]:
         path = os.pathsep.join([str(root / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

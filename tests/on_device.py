@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import logging
 import sys
@@ -14,6 +15,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -240,15 +242,31 @@ def calibrators() -> dict[str, Any]:
 
 
 def metrics() -> dict[str, Any]:
-    """`evaluate` of tensors of the device, and the torchmetrics classes there."""
+    """The metrics of tensors of the device, of every target type, and the torchmetrics classes there."""
+    from vicinal.integrations import torchmetrics
     from vicinal.integrations.torchmetrics import ECE, ReliabilityMetric
 
     generator = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(300, 7, generator=generator) * 3, torch.randint(7, (300,), generator=generator)
-    want = vicinal.evaluate(labels, logits=logits)
+    targets = {
+        "multiclass": (labels, logits),
+        "binary": (labels > 3, logits[:, 0]),
+        "multilabel": (logits.roll(1, 0) > 0, logits),
+        "regression": (logits.sum(1), logits[:, 0]),
+    }
+    want = {
+        kind: vicinal.metrics.measure(given[0], logits=given[1], target_type=kind) for kind, given in targets.items()
+    }
     device = Device(has_float64=False)
     with device:
-        there = vicinal.evaluate(device.put(labels), logits=device.put(logits))
+        there = {
+            kind: vicinal.metrics.measure(device.put(y), logits=device.put(z), target_type=kind)
+            for kind, (y, z) in targets.items()
+        }
+        every = {name: kind(n_bins=15).to(NAME) for name, kind in vars(torchmetrics).items() if _is_metric(kind)}
+        for each in every.values():
+            each.update(device.put(labels), logits=device.put(logits))
+        values = {name: float(each.compute().inner) for name, each in every.items()}
         metric, ece = ReliabilityMetric(n_bins=15).to(NAME), ECE(n_bins=15, ignore_index=3, preds="logits").to(NAME)
         z, y = device.put(logits), device.put(labels)
         metric.update(y[:100], logits=z[:100])
@@ -263,7 +281,8 @@ def metrics() -> dict[str, Any]:
     plain = vicinal.ReliabilityTable(15).update(labels, logits=logits)
     kept = labels != 3
     return {
-        "evaluate": [want.ece.value, there.ece.value],
+        "measured": [want, there],
+        "torchmetrics": [{name: getattr(plain, name.lower())() for name in values}, values],
         "waits": waits,
         "counts": bool((table.counts == plain.counts).all()),
         "sums": float(abs(table.sums - plain.sums).max()),
@@ -273,27 +292,42 @@ def metrics() -> dict[str, Any]:
     }
 
 
+def _is_metric(kind: object) -> bool:
+    """Return whether this is one of the classes whose value is a number."""
+    from vicinal.integrations.torchmetrics import ReliabilityMetric
+
+    public = isinstance(kind, type) and issubclass(kind, ReliabilityMetric) and not kind.__name__.startswith("_")
+    return public and kind is not ReliabilityMetric
+
+
 def training() -> dict[str, Any]:
     """The training loop: what makes the host wait in a step, and the sentence for a wrong label."""
     from vicinal.training.config import FitConfig
     from vicinal.training.folder import TrainingFolder
-    from vicinal.training.loop import Loop, TrainingData
+    from vicinal.training.loop import Loop, Supervision, TrainingData
 
     x, y = data(text=False)
-    config = FitConfig(epochs=2, batch_size=B // 2, lr=0.1, optimizer="sgd", select="last", trackers=())
+    plain = FitConfig(epochs=2, batch_size=B // 2, lr=0.1, optimizer="sgd", select="last", trackers=())
     accelerator = SimpleNamespace(
         process_index=0, num_processes=1, device=NAME, scaler=None, is_main_process=True, log_with=[],
-        log=lambda *a, **k: None, wait_for_everyone=lambda: None,
+        log=lambda *a, **k: None, wait_for_everyone=lambda: None, no_sync=lambda model: nullcontext(),
+        clip_grad_norm_=nn.utils.clip_grad_norm_,
     )  # fmt: skip
 
-    def loop(model: nn.Module, labels: Tensor, method: str = "Mixup(alpha=1.0)", **changes: Any) -> Loop:
+    def loop(
+        model: nn.Module,
+        labels: Tensor,
+        method: str = "Mixup(alpha=1.0)",
+        config: FitConfig = plain,
+        **changes: Any,
+    ) -> Loop:
         made = SimpleNamespace(**{**vars(accelerator), **changes})
-        objective = vicinal.parse(method)
         train = torch.utils.data.TensorDataset(x, labels)
-        folder = TrainingFolder(None, main=True)
-        return Loop(made, model, objective, TrainingData(train), config, folder)
+        weighted = Supervision(weight=torch.linspace(0.5, 1.5, B), class_weights=torch.linspace(0.5, 1.5, K))
+        data = TrainingData(train) if config is plain else TrainingData(train, {"val": train}, supervision=weighted)
+        return Loop(made, model, vicinal.parse(method), data, config, TrainingFolder(None, main=True))
 
-    def steps(method: str) -> dict[str, Any]:
+    def steps(method: str, config: FitConfig = plain) -> dict[str, Any]:
         """The events of the second step, and the loss of whole runs here and there."""
         threads: list[str] = []
 
@@ -305,22 +339,25 @@ def training() -> dict[str, Any]:
             return run
 
         torch.manual_seed(0)
-        want, _ = loop(Net(), y, method, device=torch.device("cpu")).run({"method": method}, progress=False)
+        here = torch.device("cpu")
+        want, _ = loop(Net(), y, method, config, device=here).run({"method": method}, progress=False)
         device = Device(has_float64=False)
         noise, weights = (
             patch.object(_random, name, noted(getattr(_random, name))) for name in ("normal_like", "dirichlet")
         )
         with device, noise, weights:
-            made = loop(on_device(Net()), y, method)
+            made = loop(on_device(Net()), y, method, config)
             batches = made._batches()
             made._train_step(batches)
             device.clear()
             made._train_step(batches)
             events = {"waits": list(device.waits), "copies": list(device.copies)}
             torch.manual_seed(0)
-            got, _ = loop(on_device(Net()), y, method).run({"method": method}, progress=False)
+            got, _ = loop(on_device(Net()), y, method, config).run({"method": method}, progress=False)
         drawn = [threads.count(threading.current_thread().name), len(threads)]
-        return {**events, "want": [want["last"]["loss"]], "got": [got["last"]["loss"]], "drawn": drawn}
+        kept = ("loss", "loss_clean", "loss_similarity", "loss_mixed", "val_nll")
+        lines = [{name: run["last"][name] for name in kept if name in run["last"]} for run in (want, got)]
+        return {**events, "want": want["last"]["loss"], "got": got["last"]["loss"], "lines": lines, "drawn": drawn}
 
     with Device():
         try:
@@ -328,7 +365,13 @@ def training() -> dict[str, Any]:
             error = "no error"
         except (RuntimeError, ValueError) as raised:
             error = f"{type(raised).__name__}: {raised}"
-    return {"error": error, "steps": {method: steps(method) for method in LOOPED}}
+    full: dict[str, Any] = {"optimizer": "adamw", "clip_norm": 1.0, "ema": 0.9, "accumulation": 2}
+    config = dataclasses.replace(plain, **full, channels_last=True, lr=1e-3)
+    return {
+        "error": error,
+        "steps": {method: steps(method) for method in LOOPED},
+        "with options": steps("LogitMix(CutMix(alpha=1.0))", config),
+    }
 
 
 def papers() -> dict[str, Any]:

@@ -13,6 +13,7 @@ import torch
 
 import vicinal
 from tests.contracts.cases import MLP, K, batch
+from vicinal._checks import TARGET_TYPES
 
 pytest.importorskip("transformers")
 pytest.importorskip("torchmetrics")
@@ -96,7 +97,10 @@ def test_calibrators_and_prediction_sets(found):
 
 def test_metrics_count_there_and_wait_for_nothing(found):
     metrics = found["metrics"]
-    assert metrics["evaluate"][0] == metrics["evaluate"][1]
+    assert metrics["measured"][0] == metrics["measured"][1]
+    assert set(metrics["measured"][0]) == set(TARGET_TYPES)
+    assert set(metrics["torchmetrics"][0]) >= {"ECE", "OE"}
+    assert metrics["torchmetrics"][1] == pytest.approx(metrics["torchmetrics"][0], abs=1e-6)
     assert metrics["waits"] == []
     assert metrics["counts"]
     assert metrics["probs"]
@@ -113,6 +117,10 @@ def test_a_step_of_the_loop_waits_for_nothing_and_refuses_labels_in_its_own_word
         assert step["got"] == step["want"], name
         on_main, drawn = step["drawn"]
         assert drawn > on_main == 0, name  # threads draw λ and the noise
+    options = training["with options"]
+    assert options["waits"] == []
+    assert {"loss_similarity", "val_nll"} < set(options["lines"][0])
+    assert options["lines"][1] == pytest.approx(options["lines"][0], rel=1e-4)
     assert training["error"] == "ValueError: labels must be in [0, 4] for 5 logits, got 5"
 
 
