@@ -94,7 +94,25 @@ def memory() -> str:
 
 
 def streaming(rounds: int = 300) -> str:
-    """One update with a batch of 256 samples of 1,000 classes."""
+    """One update with a batch of 256 samples of 1,000 classes, with torch's threads and with one."""
+    rows, threads = [], torch.get_num_threads()
+    for n in sorted({threads, 1}, reverse=True):
+        torch.set_num_threads(n)
+        rows += _updates(f"{n} thread{'s' * (n > 1)}", rounds)
+    torch.set_num_threads(threads)
+    header = [
+        "256 × 1,000",
+        "vicinal",
+        "torchmetrics",
+        "faster by",
+        "goal",
+        "state kept",
+        f"after {rounds + 20} updates, torchmetrics",
+    ]
+    return table(header, rows)
+
+
+def _updates(threads: str, rounds: int) -> list[list[str]]:
     rows = []
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(256, 1000, generator=generator)
@@ -113,17 +131,8 @@ def streaming(rounds: int = 300) -> str:
         own = ours.counts.nbytes + ours.sums.nbytes + ours.squares.nbytes + ours.edges.nbytes
         faster = ratio(seconds["torchmetrics"], seconds["vicinal"])
         times = [milliseconds(seconds[name]) for name in ("vicinal", "torchmetrics")]
-        rows.append([kind, *times, shown(faster), goal(faster, at_least=2), f"{own} B", f"{kept} B"])
-    header = [
-        "256 × 1,000",
-        "vicinal",
-        "torchmetrics",
-        "faster by",
-        "goal",
-        "state kept",
-        f"after {rounds + 20} updates, torchmetrics",
-    ]
-    return table(header, rows)
+        rows.append([f"{kind}, {threads}", *times, shown(faster), goal(faster, at_least=2), f"{own} B", f"{kept} B"])
+    return rows
 
 
 def intervals(rounds: int = 5, resamples: int = 1000) -> str:
