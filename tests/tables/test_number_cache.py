@@ -104,3 +104,12 @@ def test_text_is_not_copied(tmp_path, small_blocks):
     for chunk in table.chunks(["a", "b"]):
         parsing.add(chunk, {"a": None, "b": None})
     assert parsing.table(["a", "b"], {"a": "category", "b": "category"}, []) is table
+
+
+def test_a_small_table_of_many_columns_is_kept(tmp_path, monkeypatch):
+    """Each column takes time of its own: 100,000 of them must not be parsed three times."""
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join([",".join(f"x{k}" for k in range(50)), *[",".join(map(str, range(50)))] * 4]) + "\n")
+    assert number_cache.NumberCache(open_table(path))._scratch is None
+    monkeypatch.setattr(number_cache, "_WIDE", 50)
+    assert number_cache.NumberCache(open_table(path))._scratch is not None

@@ -49,6 +49,8 @@ _FEW_TEXTS, _VARIED_DATES = 10, 20
 _COUNTED = 2**17
 #: Cells of the target that hold nothing; "None" is a name that classes have.
 _NO_CLASS = MISSING - {"None"}
+#: Numbers below this are no dates such as 20200131.
+_LEAST_DATE = 1e7
 #: A value equal to the column's name is a repeated header line, unless it occurs more often than this.
 _MOST_HEADERS = 100
 #: A target with more different values than this is no class.
@@ -135,7 +137,7 @@ class Summary:
         if len(self.look) < _LOOK:
             first = np.flatnonzero(filled)[: _LOOK - len(self.look)]
             # A number is one word and no date, however it is written.
-            self.look += names_of(column.take(first).to_pylist()) if text else ["0"] * len(first)
+            self.look += names_of(column.take(first).to_pylist()) if text and odd.any() else ["0"] * len(first)
         if text and self.low == self.high:
             self._written.update(names_of(distinct(column)[1]))
         # The first chunk decides, because counting the values of a numeric column costs more than parsing it.
@@ -240,7 +242,7 @@ class Summary:
 
     def _add_numbers(self, values: NDArray[np.float64]) -> None:
         there = values[~np.isnan(values)]
-        if self.dates.compact == self.finite and len(there):
+        if self.dates.compact == self.finite and len(there) and there[0] > _LEAST_DATE:
             self.dates.milliseconds = self.dates.milliseconds or bool(valid_milliseconds(there[:1]).all())
             valid = valid_milliseconds if self.dates.milliseconds else valid_compact
             self.dates.compact += int(valid(there).sum())

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Tables of fewer bytes are parsed again instead: that takes no time.
 _SMALL = 2**24
+#: Tables of so many columns are kept, however small: each column takes time of its own.
+_WIDE = 2_000
 #: Free bytes on the disk needed per byte of the files: a number takes 8 bytes parsed, and perhaps 2 as text.
 _ROOM = 4
 
@@ -56,7 +58,8 @@ class NumberCache:
         self._numeric: set[str] = set()
         size = sum(file.stat().st_size for file in table.files) if table.is_text else 0
         with contextlib.suppress(OSError):  # no folder for temporary files
-            if size >= _SMALL and shutil.disk_usage(tempfile.gettempdir()).free >= _ROOM * size:
+            large = size >= _SMALL or (size > 0 and len(table.columns) >= _WIDE)
+            if large and shutil.disk_usage(tempfile.gettempdir()).free >= _ROOM * size:
                 self._scratch = Scratch()
 
     def add(self, chunk: Chunk, numbers: Mapping[str, NDArray[np.float64] | None]) -> None:

@@ -343,8 +343,10 @@ def _parsed(column: pa.Array, form: NumberFormat, evidence: Evidence | None) -> 
         except pa.ArrowInvalid:
             pass
         else:
+            missing = np.isnan(values)
             # Arrow takes -nan for a number, and a person does not write it.
-            if set(column.filter(pa.array(np.isnan(values))).drop_null().unique().to_pylist()) <= MISSING:
+            named = column.filter(pa.array(missing)).drop_null().unique().to_pylist() if missing.any() else []
+            if set(named) <= MISSING:
                 _count_plain(column, values, evidence)
                 return values, nothing, nothing
     text = compute.utf8_trim_whitespace(column)
@@ -373,7 +375,10 @@ def _parsed(column: pa.Array, form: NumberFormat, evidence: Evidence | None) -> 
 
 def _longest(text: pa.Array) -> int:
     """Return the most bytes that a cell has."""
-    compute = require("pyarrow.compute", "train")
+    pa, compute = require("pyarrow", "train"), require("pyarrow.compute", "train")
+    if text.type == pa.string() and len(text):  # a tenth of the time, which counts for 100,000 short columns
+        ends = np.frombuffer(text.buffers()[1], np.int32, len(text) + 1, 4 * text.offset)
+        return int(np.diff(ends).max())
     return int(compute.max(compute.binary_length(text)).as_py() or 0)
 
 
