@@ -215,6 +215,8 @@ def test_a_column_that_holds_all_information_is_no_reason_to_use_the_model():
     two = verdicts.judge(evaluation, importance=leaky(0.3))
     assert (two.tone, two.leakage.status) == ("fits", "fits")
     assert verdicts.judge(evaluation).leakage.status == "unknown"
+    modest = verdicts.judge(drawn(800, 2, spread=0.7), importance=leaky())
+    assert (modest.tone, modest.leakage.status) == ("fits", "fits")  # one good column is no leak
 
 
 def test_logistic_regression_is_always_answered():

@@ -44,7 +44,8 @@ _NOTHING = 1e-6
 _LARGE = 0.1
 #: The baseline that is preferred where a model is no better.
 SIMPLE = "logistic regression"
-#: The share of what a model is better by that is lost without one column, and how far that column is ahead of the next.
+#: The share of the NLL of the shares of the classes that a model takes away, and of what it is better by that is lost
+#: without one column; and how far that column is ahead of the next.
 _MOST_OF_IT, _FAR_AHEAD = 0.5, 5
 #: Levels that together keep false alarms at 5 %: the normal quantile for the gap (2 %), χ² for the slope (1 %), and the
 #: level for all bins and for all classes.
@@ -386,13 +387,17 @@ def _named(one: Slice) -> str:
 
 
 def _leakage(evaluation: Evaluation, importance: Sequence[Importance]) -> Finding:
-    """Say whether one column holds nearly all information: without it the model would lose what it is better by."""
+    """Say whether one column holds nearly all information of a model that knows most of the answers.
+
+    Without it the model would lose what it is better by. One good column of a modest model is no sign of leakage.
+    """
     known = [(one.column, one.nll) for one in importance if one.nll is not None]
     if len(known) < 2 or evaluation.base_rate is None or "nll" not in evaluation.metrics:
         return Finding("unknown", "")
     (name, first), (_, second) = known[:2]
     useful = evaluation.base_rate.nll - evaluation.nll.value
-    if first.low > _MOST_OF_IT * useful and first.value > _FAR_AHEAD * max(second.value, 0):
+    knows = evaluation.nll.value <= (1 - _MOST_OF_IT) * evaluation.base_rate.nll
+    if knows and first.low > _MOST_OF_IT * useful and first.value > _FAR_AHEAD * max(second.value, 0):
         leaks = "it leaks the target unless it is known before the answer"
         return Finding("leak", f"Nearly all information is in the column {name!r}: {leaks}.")
     return Finding("fits", "")
