@@ -17,7 +17,7 @@ LAYERS = "layers=('input', 'layer1', 'layer2')"
 BASES = {
     MIXUP: ("Mixup(alpha=0.4)", "LogitMix(Mixup(alpha=3.0))"),
     CUTMIX: ("CutMix(alpha=1.0, prob=0.5)", "LogitMix(CutMix(alpha=3.0, prob=0.5))"),
-    PUZZLE: ("PuzzleMix", "LogitMix(PuzzleMix)"),
+    PUZZLE: ("PuzzleMix()", "LogitMix(PuzzleMix())"),
     MANIFOLD: (f"ManifoldMixup(alpha=2.0, {LAYERS})", f"LogitMix(ManifoldMixup(alpha=2.0, {LAYERS}))"),
 }
 
@@ -32,7 +32,7 @@ def bases(at: Scale) -> list[str]:
 def methods(on: Pair, at: Scale) -> dict[str, Method]:
     by_name = {VANILLA: Method("ERM()")}
     for name in bases(at):
-        alone, above = (text.replace("PuzzleMix", images.puzzlemix(on.data)) for text in BASES[name])
+        alone, above = (text.replace("PuzzleMix()", images.puzzlemix(on.data)) for text in BASES[name])
         above = above.replace(", clean_weight=1.0", "")  # LogitMix has the clean loss already
         if on.data == "ILSVRC2015":  # every batch is cut
             alone, above = (text.replace("prob=0.5", "prob=1.0") for text in (alone, above))
