@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,19 @@ def test_a_step_whose_plan_is_given_is_one_graph_without_a_break(expression):
             want = objective(model, x, y, generator=torch.Generator().manual_seed(s))
             assert torch.equal(whole(x, y, plan), want)
         assert counters["stats"]["unique_graphs"] <= 2  # LogitMix has one for batches that are left unmixed
+
+
+@compiler_warns
+@pytest.mark.parametrize("expression", ["CutMix(per_sample=True)", "ResizeMix()"])
+def test_a_step_whose_plan_is_on_a_device_is_one_graph(expression):
+    torch._dynamo.reset()
+    objective, (x, y) = vicinal.parse(expression), batch(8)
+    plan = objective.draw(MLP(), x, y)
+    tensors = {f.name: value for f in fields(plan) if isinstance(value := getattr(plan, f.name), torch.Tensor)}
+    there = replace(plan, **{name: t.to("meta") for name, t in tensors.items()})
+    model = MLP().to("meta")
+    whole = torch.compile(lambda x, y: objective.terms(model, x, y, drawn=there), backend="eager", fullgraph=True)
+    assert whole(x.to("meta"), y.to("meta"))["loss"].is_meta
 
 
 @compiler_warns

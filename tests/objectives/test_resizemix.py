@@ -44,6 +44,19 @@ def test_the_partner_is_resized_as_torch_does_with_antialiasing(size):
     torch.testing.assert_close(ResizeMix().mix(x, plan)[..., :height, :width], want)
 
 
+def test_autocast_does_not_round_the_images():
+    x = torch.rand(2, 3, 12, 12)
+    plan = ResizePlan(torch.full((2,), 0.5), torch.tensor([1, 0]), box=torch.tensor([1, 2, 8, 9]))
+    want = ResizeMix().mix(x, plan)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(ResizeMix().mix(x, plan), want)
+
+
+def test_a_device_without_autocast():
+    plan = ResizePlan(*(t.to("meta") for t in (torch.ones(2), torch.tensor([1, 0]))), box=torch.zeros(4, device="meta"))
+    assert ResizeMix().mix(torch.rand(2, 3, 12, 12, device="meta"), plan).shape == (2, 3, 12, 12)
+
+
 def test_bad_hyper_parameters_are_refused():
     with pytest.raises(ValueError, match="largest"):
         ResizeMix(smallest=0.5, largest=0.2)

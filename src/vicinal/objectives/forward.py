@@ -66,7 +66,8 @@ def has_float64(device: torch.device) -> bool:
 def at_full_precision(device: torch.device) -> AbstractContextManager[object]:
     """Return a context in which autocast rounds nothing on a device."""
     kind = device.type
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+    rounds = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if rounds else nullcontext()
 
 
 def check_even(model: Model, forwards: Callable[[bool], set[int]]) -> None:
