@@ -260,7 +260,8 @@ def test_many_categories_keep_the_frequent_and_pool_the_others(monkeypatch):
     values = [f"v{k % 150}" for k in range(450)] + ["common"] * 50
     frame = pd.DataFrame({"c": values, "x": np.arange(500) % 17, "y": ["a", "b"] * 250})
     task = data.load(frame, target="y")
-    assert task.spec["input_shape"] == (102,)  # a hundred values, the others, and x
+    assert task.spec["input_shape"] == (103,)  # a hundred values, the others, what targets they had, and x
+    assert task.spec["categories"] == [(0, 101)]
     assert any("the 100 most frequent" in note for note in task.notes)
     column = through_json(task.preprocessing).columns[0]
     assert column.pooled

@@ -35,7 +35,7 @@ from vicinal.data.class_folders import Folder, read_all
 from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
 from vicinal.data.options import FRONT_ENDS, AudioOptions
 from vicinal.data.preprocessing import Preprocessing
-from vicinal.data.splitting import Positions
+from vicinal.data.splitting import Labels, Positions
 from vicinal.data.task import Split, Task
 from vicinal.models import Spectrogram
 from vicinal.models.specification import Inputs
@@ -210,7 +210,7 @@ class AudioKind(Kind[Folder, AudioPreprocessing]):
             cut = f"{longer} of {len(good)} sounds are longer than {seconds:g} s and are cut ("
             notes.append(Sentence(cut, Argument("seconds"), " changes that)"))
 
-        def fit(train: Positions) -> Fitted:
+        def fit(train: Positions, labels: Labels) -> Fitted:
             return preprocessing, [item for _, item in taken], []
 
         median = "" if asked.seconds is not None or request.fitted is not None else " (their median length)"

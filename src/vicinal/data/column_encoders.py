@@ -16,7 +16,8 @@ encoded like that; parts that do not vary are left out.
 
 A categorical column has one feature per value seen in training. A value not seen there sets none of them. So does a
 missing one, unless training rows had missing ones. The most frequent values have a feature each, and all others share
-one. A linear layer is then an embedding of the value, and a mixture of rows has the mixture of their embeddings.
+one. A linear layer is then an embedding of the value, and a mixture of rows has the mixture of their embeddings. If
+there are too many values, the statistics of targets by value (`target_statistics.py`) are features beside these.
 `text_columns.py` encodes texts by their words.
 
 scikit-learn's imputers and encoders do the same to arrays in memory, but are saved by pickling; these are JSON.
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 import reprlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -41,6 +43,7 @@ from vicinal._checks import ArgumentError, flag, number
 from vicinal.data.class_folders import listed
 from vicinal.data.dates import PARTS, date_parts
 from vicinal.data.table_scan import MAX_VALUES
+from vicinal.data.target_statistics import TargetStatistics
 from vicinal.data.text_columns import Text, WordCounts
 from vicinal.tables import Chunk
 from vicinal.tables.column_values import LARGEST, distinct, names_of
@@ -321,10 +324,17 @@ class Category:
     """Whether rarer values of the training rows share a feature."""
     rarer: tuple[str, ...] = ()
     """These values, to tell new ones from them; none where they are too many to keep."""
+    statistics: TargetStatistics | None = None
+    """Where there are too many values: what targets the training rows of each had."""
 
     @property
     def width(self) -> int:
         """The number of features."""
+        return self.n_one_hot + (0 if self.statistics is None else self.statistics.width)
+
+    @property
+    def n_one_hot(self) -> int:
+        """The number of features that tell values apart by zeros and a one; they come first."""
         return len(self.values) + self.missing + self.pooled
 
     def encode(self, chunk: Chunk, out: Features, remarks: Remarks) -> None:
@@ -337,6 +347,10 @@ class Category:
         columns = np.array([position.get(name, other) for name in names], np.intp)[place]
         rows = np.flatnonzero(columns >= 0)
         out[rows, columns[rows]] = 1
+        if self.statistics is not None:
+            of_value = dict(zip(self.statistics.values, self.statistics.log_odds, strict=True))
+            nothing = (0.0,) * self.statistics.width
+            out[:, self.n_one_hot :] = np.array([of_value.get(name, nothing) for name in names])[place]
         known = {*position, *self.rarer}
         strange = [i for i, name in enumerate(names) if name not in known]
         # A pooled column that forgot its rare values cannot say which are new.
@@ -357,7 +371,9 @@ class Category:
         """Return what each feature is."""
         names = [f"{self.name} = {value}" for value in self.values]
         names += [f"{self.name} is missing"] if self.missing else []
-        return [*names, f"{self.name} is another value"] if self.pooled else names
+        names += [f"{self.name} is another value"] if self.pooled else []
+        n = 0 if self.statistics is None else self.statistics.width
+        return [*names, *(f"{self.name}, target statistic {k} of {n}" for k in range(1, n + 1))]
 
     def to_dict(self) -> dict[str, object]:
         """Return the record as JSON can hold it; what is absent is left out."""
@@ -367,7 +383,22 @@ class Category:
             "values": list(self.values),
             **({"pooled": True} if self.pooled else {}),
             **({"rarer": list(self.rarer)} if self.rarer else {}),
+            **({} if self.statistics is None else {"statistics": self.statistics.to_dict()}),
         }
+
+    @classmethod
+    def from_dict(cls, record: Json) -> Category:
+        """Return what `to_dict` recorded."""
+        found = TargetStatistics.from_dict(record["statistics"]) if "statistics" in record else None
+        pooled, rarer = record.get("pooled", False), tuple(record.get("rarer", ()))
+        return cls(record["name"], tuple(record["values"]), record["missing"], pooled, rarer, found)
+
+
+def codes_of(cells: Any, values: Sequence[str]) -> NDArray[np.int64]:
+    """Return the place among some values of each cell, `[N]`, -1 for others."""
+    place, different = distinct(cells)
+    known = {value: k for k, value in enumerate(values)}
+    return np.array([*(known.get(name, -1) for name in names_of(different)), -1], np.int64)[place]
 
 
 #: How one column is encoded.
@@ -389,7 +420,7 @@ def column_from(record: Json) -> Column:
         )
     if "words" in record:
         return Text(name, tuple(record["words"]), tuple(record["weights"]), missing)
-    return Category(name, tuple(record["values"]), missing, record.get("pooled", False), tuple(record.get("rarer", ())))
+    return Category.from_dict(record)
 
 
 def numbers_from(start: int, column: Number | Date) -> list[tuple[int, Number]]:
@@ -627,8 +658,9 @@ class _Counts:
 
     def add(self, chunk: Chunk, chosen: Mask) -> None:
         place, values = distinct(chunk[self.name])
+        names = names_of(values)
         counts = np.bincount(place[chosen] + 1, minlength=len(values) + 1).tolist()
-        for name, n in zip(["", *names_of(values)], counts, strict=True):
+        for name, n in zip(["", *names], counts, strict=True):
             if n:
                 self.counts[name] += n
 

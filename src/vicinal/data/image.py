@@ -30,7 +30,7 @@ from vicinal.data.class_folders import Folder, read_all
 from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
 from vicinal.data.options import MOST_PIXELS, ImageOptions
 from vicinal.data.preprocessing import Preprocessing
-from vicinal.data.splitting import Positions, part_numbers
+from vicinal.data.splitting import Labels, Positions, part_numbers
 from vicinal.data.task import Split, Task
 from vicinal.models.specification import Inputs
 
@@ -364,7 +364,7 @@ class ImageKind(Kind[Folder | Arrays, ImagePreprocessing]):
         shape, notes = geometry([Pixels(height, width, channels == 1, np.zeros(0))], asked.image_size)
         pixels = _at_shape(shape, arrays.images)
 
-        def fit(train: Positions) -> Fitted:
+        def fit(train: Positions, labels: Labels) -> Fitted:
             return _normalised(shape, asked, lambda: [pixels[i] for i in train]), pixels, []
 
         return Samples(
@@ -395,7 +395,7 @@ class ImageKind(Kind[Folder | Arrays, ImagePreprocessing]):
             order = permutation(len(train), generator=torch.Generator().manual_seed(seed_from("measure", request.seed)))
             return [shape.pixels(paths[train[i]]) for i in order[:_MEASURED].tolist()]
 
-        def fit(train: Positions) -> Fitted:
+        def fit(train: Positions, labels: Labels) -> Fitted:
             # Small images are decoded once and kept; large ones would fill memory and are decoded in every epoch.
             n_bytes = len(paths) * shape.channels * shape.height * shape.width
             if shape.is_large or n_bytes > grid_inputs.MEMORY:

@@ -18,7 +18,6 @@ from vicinal.data.preprocessing import Preprocessing
 from vicinal.data.readers import Readers
 from vicinal.data.splitting import Labels, Positions
 from vicinal.data.task import Items, Split, Task
-from vicinal.models import ModelSpec, specify
 
 Source = TypeVar("Source")
 Reader = TypeVar("Reader", bound=Preprocessing)
@@ -26,8 +25,9 @@ Record = TypeVar("Record", bound=Options)
 
 #: A preprocessing, what it takes for every sample, and notes.
 Fitted: TypeAlias = "tuple[Preprocessing, Items, list[str]]"
-#: From the training positions to the preprocessing, what it takes for every sample, and notes.
-Fit: TypeAlias = Callable[[Positions], "Fitted"]
+#: From the training positions and the labels of all samples, `[N]` or `[N, L]`, to the preprocessing, what it takes for
+#: every sample, and notes.
+Fit: TypeAlias = Callable[[Positions, Labels], "Fitted"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,10 +173,6 @@ class Kind(ABC, Generic[Source, Reader]):
         return ()
 
     @final
-    def default_model(self, task: Task) -> ModelSpec:
-        """Return the network that a task of this kind is trained with by default."""
-        return specify(**task.spec)
-
     @final
     def reused(self, fitted: Preprocessing | None) -> Any:
         """Return a fitted preprocessing if it is of this kind, to be used again."""

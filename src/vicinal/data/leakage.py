@@ -55,7 +55,8 @@ def leaking_columns(
         if isinstance(column, Text):
             continue
         if isinstance(column, Category):
-            groups = np.where(block.any(axis=1), block.argmax(axis=1), column.width)
+            block = block[:, : column.n_one_hot]
+            groups = np.where(block.any(axis=1), block.argmax(axis=1), column.n_one_hot)
         else:
             edges = np.unique(np.quantile(block[:, 0], np.linspace(0, 1, _GROUPS + 1)[1:-1]))
             groups = np.searchsorted(edges, block[:, 0])

@@ -133,7 +133,7 @@ def load(
         _check_every_class(classes, labels[parts["train"]])
     with stage("encoding"):
         # The preprocessing is fitted after the split and sees training rows alone.
-        preprocessing, items, more = samples.fit(parts["train"])
+        preprocessing, items, more = samples.fit(parts["train"], labels)
         each_label = labels.T if labels.ndim == 2 else [labels]
         warned = of_kind.warnings(preprocessing, items, each_label, parts["train"])
     augmented = {"train": samples.augment if augment is None else augment, "val": "none", "test": "none"}

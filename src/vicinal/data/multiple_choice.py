@@ -12,7 +12,7 @@ from vicinal._checks import Argument, ArgumentError, Sentence
 from vicinal.data.class_folders import check_bad_limit, listed
 from vicinal.data.kind import Fitted, Request, Samples
 from vicinal.data.options import TableOptions, TextOptions
-from vicinal.data.splitting import Positions, part_numbers
+from vicinal.data.splitting import Labels, Positions, part_numbers
 from vicinal.data.table_scan import names_and_parts
 from vicinal.data.text import answers_of, fit_text, list_in, texts_of
 from vicinal.tables import BadRow, Table
@@ -58,7 +58,7 @@ def from_choices(table: Table, request: Request) -> Samples:
     nothing = ("",) * (len(context) + n_choices)
     items = [(*rows[i][0], *rows[i][1]) if labels[i] >= 0 else nothing for i in range(n)]
 
-    def fit(train: Positions) -> Fitted:
+    def fit(train: Positions, labels: Labels) -> Fitted:
         preprocessing, more = fit_text(items, train, context, target, options, choice=answers, n_choices=n_choices)
         return preprocessing, items, more
 

@@ -23,6 +23,7 @@ from vicinal.data.column_encoders import (
     Date,
     Number,
     Remarks,
+    codes_of,
     column_fit,
     column_from,
     numbers_from,
@@ -34,10 +35,11 @@ from vicinal.data.leakage import ALMOST_ALL, leaking_columns
 from vicinal.data.options import ReadOptions, SplitOptions, TableOptions
 from vicinal.data.preprocessing import TablePreprocessing
 from vicinal.data.readers import Readers
-from vicinal.data.splitting import Positions
+from vicinal.data.splitting import Labels, Positions
 from vicinal.data.table_rows import Rows
 from vicinal.data.table_samples import ScannedTable, new_rows
 from vicinal.data.table_scan import Scan, Summary, columns_of
+from vicinal.data.target_statistics import ordered, statistics, targets_of
 from vicinal.data.task import Split, Task
 from vicinal.data.text_columns import Text
 from vicinal.models.specification import Inputs
@@ -48,6 +50,8 @@ from vicinal.tables.number_format import assumed, decide
 
 #: Rows encoded at a time: their features should fit in a processor's cache.
 _ROWS = 2**13
+#: The encodings in which categories of too many values have target statistics: not that of published data.
+_WITH_STATISTICS = ("standard", "piecewise", "ranked")
 
 
 class Encoded(NamedTuple):
@@ -119,9 +123,9 @@ class TabularPreprocessing(TablePreprocessing):
     @property
     def categories(self) -> list[tuple[int, int]]:
         """The first place of the features of each category, and the one after its last."""
-        stops = np.cumsum([column.width for column in self.columns]).tolist()
-        ends = zip(self.columns, stops, strict=True)
-        return [(stop - column.width, stop) for column, stop in ends if isinstance(column, Category)]
+        starts = np.cumsum([0, *(column.width for column in self.columns)]).tolist()
+        begun = zip(starts, self.columns, strict=False)
+        return [(start, start + column.n_one_hot) for start, column in begun if isinstance(column, Category)]
 
     @property
     def _ranks(self) -> list[int]:
@@ -276,6 +280,27 @@ class TabularPreprocessing(TablePreprocessing):
             elif kept.any():
                 yield chunk.rows[kept], torch.from_numpy(block[kept])
 
+    def order_statistics(
+        self,
+        features: Tensor,
+        table: Table,
+        scan: Scan,
+        train: Positions,
+        targets: NDArray[np.float64],
+        seed: int,
+    ) -> None:
+        """Give training rows, in place, target statistics that do not know their own target (`ordered`)."""
+        starts = np.cumsum([0, *(column.width for column in self.columns)]).tolist()
+        for start, column in zip(starts, self.columns, strict=False):
+            if not isinstance(column, Category) or column.statistics is None:
+                continue
+            # A reader that is used again may know other classes.
+            if column.statistics.width == targets.shape[1]:
+                codes = _codes(table, column.name, column.statistics.values, scan)
+                found = ordered(codes[train], targets[train], seed).astype(np.float32)
+                place = slice(start + column.n_one_hot, start + column.width)
+                features[torch.from_numpy(train.astype(np.int64)), place] = torch.from_numpy(found)
+
     def _absent(self, table: Table) -> list[str]:
         """Return the columns that a table lacks, if they seem to be left out and not only to be called otherwise."""
         absent = [column.name for column in self.columns if column.name not in table.columns]
@@ -350,6 +375,7 @@ def fit_tabular(
     *,
     features: str = "standard",
     scan: Scan | None = None,
+    targets: NDArray[np.float64] | None = None,
 ) -> tuple[TabularPreprocessing, list[str]]:
     """Fit each column on the training rows alone, in one pass, and return notes on those that were cut short.
 
@@ -367,6 +393,8 @@ def fit_tabular(
         One of `FEATURES`.
     scan
         How numbers and dates are written; with decimal points and the month first if not given.
+    targets
+        The targets of all rows, `[N, J]`, where categories of too many values have statistics of them.
     """
     keeps = features in ("piecewise", "ranked")
 
@@ -389,6 +417,9 @@ def fit_tabular(
     n_numbers = sum(kinds[name] in ("number", "date") for name in names)
     budget = Budget.of(features, int(train.sum()), n_numbers)
     fitted = [fit.column(budget) for fit in fits.values()]
+    if targets is not None and scan is not None:
+        about = table, scan, train, targets
+        fitted = [_with_statistics(c, note, *about) if isinstance(c, Category) else (c, note) for c, note in fitted]
     columns = tuple(column for column, _ in fitted if column is not None)
     if not columns:
         raise ValueError("there is no column to learn from: all were left out")
@@ -396,6 +427,26 @@ def fit_tabular(
     ignored = tuple(name for name in table.columns if name not in used and name != target)
     missing = () if scan is None else tuple(scan.how.missing_values)
     return TabularPreprocessing(columns, target, ignored, missing), [note for _, note in fitted if note is not None]
+
+
+def _with_statistics(
+    column: Category, note: str | None, table: Table, scan: Scan, train: NDArray[np.bool_], targets: NDArray[np.float64]
+) -> tuple[Category, str | None]:
+    """Return a category of too many values with what targets the training rows of each had, and its note."""
+    if not column.pooled or not column.values:
+        return column, note
+    values = (*column.values, *column.rarer)
+    codes = _codes(table, column.name, values, scan)
+    found = statistics(values, codes[train], targets[train])
+    return replace(column, statistics=found), f"{note}; the targets of {len(values)} values are statistics beside them"
+
+
+def _codes(table: Table, name: str, values: Sequence[str], scan: Scan) -> NDArray[np.int64]:
+    """Return which of some values each row of a scanned table holds, `[N]`, -1 for others."""
+    codes = np.full(scan.n_rows, -1, np.int64)
+    for chunk in table.chunks([name], bad=[]):
+        codes[chunk.rows - 1] = codes_of(chunk[name], values)
+    return scan.joined(codes)
 
 
 class TabularKind(Kind[ScannedTable, TabularPreprocessing]):
@@ -432,14 +483,19 @@ class TabularKind(Kind[ScannedTable, TabularPreprocessing]):
         if request.published and how == "standard":
             how = "unlimited"
 
-        def fit(train: Positions) -> Fitted:
+        def fit(train: Positions, labels: Labels) -> Fitted:
             chosen = np.zeros(scan.n_rows, np.bool_)
             chosen[train] = True
             more: list[str] = []
             reader = self.reused(request.fitted)
+            targets = targets_of(labels, int(labels.max()) + 1) if how in _WITH_STATISTICS else None
             if reader is None:
-                reader, more = fit_tabular(parsed, chosen, used, kinds, source.target, features=how, scan=scan)
+                reader, more = fit_tabular(
+                    parsed, chosen, used, kinds, source.target, features=how, scan=scan, targets=targets
+                )
             features, notes = reader.encode_scanned(parsed, scan)
+            if targets is not None:
+                reader.order_statistics(features, parsed, scan, np.sort(train), targets, request.seed)
             return reader, features, [*more, *notes]
 
         return source.samples(

@@ -19,7 +19,7 @@ from vicinal.data.class_folders import listed
 from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
 from vicinal.data.options import TextOptions
 from vicinal.data.preprocessing import TablePreprocessing
-from vicinal.data.splitting import Positions
+from vicinal.data.splitting import Labels, Positions
 from vicinal.data.table_samples import ScannedTable, new_rows
 from vicinal.data.task import Split, Task
 from vicinal.data.tokens import Subwords, Words, default_tokenizer
@@ -245,7 +245,7 @@ class TextKind(Kind[ScannedTable, TextPreprocessing]):
             notes.append(Sentence(f"ignored: {listed(others)}; ", *instead))
         empty = [i for i, fields in enumerate(texts) if scan.readable[i] and not all(field.strip() for field in fields)]
 
-        def fit(train: Positions) -> Fitted:
+        def fit(train: Positions, labels: Labels) -> Fitted:
             words, more = fit_text(texts, train, columns, source.target, request.options(TextOptions))
             return words, texts, more
 

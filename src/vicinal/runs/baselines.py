@@ -146,7 +146,7 @@ def _trees(name: str, task: Task, encoding: TabularPreprocessing) -> Floats:
         few = [
             few
             for column in encoding.columns
-            for few in ([column.width <= 255] if isinstance(column, Category) else [False] * _n_numbers(column))
+            for few in (_is_few(column) if isinstance(column, Category) else [False] * _n_numbers(column))
         ]
         model = ensemble.HistGradientBoostingClassifier(categorical_features=few, random_state=0)
     model.fit(train, _labels(task.train), task.train.weights)
@@ -186,7 +186,8 @@ def _compact(encoding: TabularPreprocessing, part: Split) -> Floats:
         block = encoded[:, start : start + column.width]
         start += column.width
         if isinstance(column, Category):
-            columns.append(np.where(block.any(axis=1), block.argmax(axis=1), np.nan))
+            values = block[:, : column.n_one_hot]
+            columns += [np.where(values.any(axis=1), values.argmax(axis=1), np.nan), *block[:, column.n_one_hot :].T]
             continue
         if isinstance(column, Text):
             columns += list(block.T)
@@ -201,6 +202,11 @@ def _compact(encoding: TabularPreprocessing, part: Split) -> Floats:
 
 def _numbers(column: Number | Date) -> tuple[Number, ...]:
     return column.parts if isinstance(column, Date) else (column,)
+
+
+def _is_few(column: Category) -> list[bool]:
+    """Return whether the values, and then each target statistic, are a category of few enough values."""
+    return [column.n_one_hot <= 255, *[False] * (column.width - column.n_one_hot)]
 
 
 def _n_numbers(column: Number | Date | Text) -> int:

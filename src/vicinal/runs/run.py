@@ -529,6 +529,10 @@ def corrupted(task: Task, experiment: Experiment) -> tuple[Split, tuple[Tensor, 
     """Return the training set, with label noise if asked for: then also the noisy labels and which were replaced."""
     if experiment.corrupt == 0:
         return task.train, None
+    columns = getattr(task.preprocessing, "columns", ())
+    if coded := [column.name for column in columns if getattr(column, "statistics", None) is not None]:
+        knows = f" would not replace what the statistics of {coded[0]!r} know of the labels: leave it out, "
+        raise ValueError(Sentence(Argument("corrupt", experiment.corrupt), knows, Argument("drop", coded[0])))
     generator = torch.Generator().manual_seed(_random.seed_from("corrupt", experiment.data.get("seed", 0)))
     real = torch.tensor(task.train.labels)
     labels, mask = corrupt_labels(real, experiment.corrupt, len(task.classes), generator=generator)
