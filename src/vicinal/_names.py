@@ -20,7 +20,8 @@ DEVICES = ("cpu", "cuda", "ipu", "xpu", "opengl", "opencl", "ideep", "hip", "ve"
            "lazy", "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone")  # fmt: skip
 #: The networks of each kind of data, in the order of `vicinal.models.names`.
 NETWORKS = {
-    "tabular": ("mlp-and-trees", "two-view-mlp", "mlp", "linear", "ensemble-mlp", "hgb"),
+    "tabular": ("mlp-and-trees", "two-view-mlp", "mlp", "linear", "ensemble-mlp", "hgb", "lightgbm", "catboost",
+                "best"),
     "text": ("minilm", "sentencecnn"),
     "image": ("densenet-bc-190", "lenet", "mlp", "mobilenetv2", "preactresnet10", "preactresnet18", "resnet101",
               "resnet18", "resnet34", "resnet50", "resnext101", "resnext50", "shufflenetv2", "soundresnet", "vgg11",

@@ -237,7 +237,7 @@ def default_method(model: str | None) -> str:
     >>> default_method(None), default_method("hgb")
     ('Mixup(alpha=0.2)', 'ERM()')
     """
-    return "ERM()" if model == "hgb" else "Mixup(alpha=0.2)"
+    return "ERM()" if model in ("hgb", "lightgbm", "catboost") else "Mixup(alpha=0.2)"
 
 
 def folder_name(experiment: Experiment) -> str:

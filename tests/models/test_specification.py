@@ -52,7 +52,8 @@ def test_names_and_tokenizers():
     papers = {"preactresnet18", "wideresnet28-10", "densenet-bc-190", "resnet18", "resnet34", "resnet50", "resnet101",
               "resnext50", "resnext101", "vgg11", "vgg16", "mobilenetv2", "shufflenetv2"}  # fmt: skip
     assert papers <= set(models.names("image")) <= set(models.names())
-    assert models.names("tabular") == ["mlp-and-trees", "two-view-mlp", "mlp", "linear", "ensemble-mlp", "hgb"]
+    tables = ["mlp-and-trees", "two-view-mlp", "mlp", "linear", "ensemble-mlp", "hgb", "lightgbm", "catboost", "best"]
+    assert models.names("tabular") == tables
     assert [
         models.tokenizer_of(name) for name in (None, "resnet18", "sentencecnn", "minilm", "hf:a/b", "./folder")
     ] == [
@@ -124,3 +125,11 @@ def test_mistakes_are_named(name, arguments, message):
 def test_one_class_is_no_task():
     with pytest.raises(ValueError, match="n_classes must be an integer of at least 2, got 1"):
         models.specify("mlp", kind="tabular", n_classes=1, input_shape=(3,))
+
+
+def test_few_large_images_have_a_narrow_network_on_a_processor():
+    about = {"kind": "image", "n_classes": 3, "input_shape": (3, 100, 100)}
+    assert models.specify(**about, n_train=1442).name == "preactresnet18"
+    assert models.specify(**about, n_train=1442, accelerated=True).name == "resnet18"
+    assert models.specify(**about, n_train=10_000).name == "resnet18"
+    assert models.specify(**about).name == "resnet18"

@@ -110,3 +110,23 @@ def test_what_trees_cannot_do_is_said(table: Path, tmp_path: Path) -> None:
     said = refused(*words, "--epochs", 3)
     assert "--model hgb takes --model-option iterations=500" in said
     assert "hgb has no option 'hidden'" in refused(*words, "--model-option", "hidden=[3]")
+
+
+@pytest.mark.parametrize("model", ["lightgbm", "catboost", "best"])
+def test_other_libraries_have_the_same_calibration_and_report(table: Path, tmp_path: Path, model: str) -> None:
+    if model != "best":
+        pytest.importorskip(model)
+    words = ("train", table, "--target", "y", "--model", model, "--out", tmp_path / "run")
+    few = ("--epochs", "2") if model == "best" else ("--model-option", "iterations=30")
+    ran = vicinal(*words, *few, "--report", tmp_path / "report.html")
+    assert {"lightgbm": "LightGBM", "catboost": "CatBoost", "best": "then the trees of hgb"}[model] in ran.out
+    result = Run(tmp_path / "run").result()
+    assert result.test.after.accuracy.value > 0.5
+    again = load(tmp_path / "run")
+    torch.testing.assert_close(again.logits(result.run.task().test), result.test.logits)
+    assert (tmp_path / "report.html").exists()
+
+
+def test_trees_of_other_libraries_mix_no_rows(table: Path, tmp_path: Path) -> None:
+    words = ("train", table, "--target", "y", "--model", "lightgbm", "--method", "Mixup(alpha=0.2)")
+    assert "--model lightgbm mixes no rows" in refused(*words, "--out", tmp_path / "run")

@@ -11,9 +11,11 @@ from vicinal.models.pretrained import load_pretrained, pretrained_weights
 from vicinal.models.sentence_cnn import SentenceCNN
 from vicinal.models.specification import ModelSpec, build, names, specify, tokenizer_of
 from vicinal.models.spectrogram import Spectrogram
+from vicinal.models.stack import Stack
+from vicinal.models.tree_libraries import CatBoostTrees, LightGBMTrees
 from vicinal.models.two_views import TwoViewMLP
 from vicinal.models.vgg import VGG
 
 __all__ = ["build", "specify", "names", "tokenizer_of", "load_pretrained", "pretrained_weights", "ModelSpec", "Boosted",
-           "EnsembleMLP", "LeNet", "Linear", "MLP", "MLPAndTrees", "PreActResNet", "SentenceCNN", "Spectrogram",
-           "TwoViewMLP", "VGG"]  # fmt: skip
+           "CatBoostTrees", "EnsembleMLP", "LeNet", "LightGBMTrees", "Linear", "MLP", "MLPAndTrees", "PreActResNet",
+           "SentenceCNN", "Spectrogram", "Stack", "TwoViewMLP", "VGG"]  # fmt: skip

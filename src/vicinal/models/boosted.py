@@ -28,7 +28,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal._checks import ArgumentError, integer, number
+from vicinal._checks import integer, number
+from vicinal.models.tree_columns import TreeColumns
 
 #: The arrays of trees, `[trees, outputs, nodes]`.
 _ARRAYS = ("feature", "threshold", "left", "right", "value")
@@ -39,7 +40,7 @@ _ALL = 2**_BITS - 1
 _CELLS = 2**20
 
 
-class Boosted(nn.Module):
+class Boosted(TreeColumns):
     """Boosted trees: features `[B, …]`, which are flattened, to logits `[B, n_classes]`; constant before `set_trees`.
 
     There are at most `iterations` trees for each class, of at most `leaves` leaves and a depth of `depth`. The
@@ -47,10 +48,8 @@ class Boosted(nn.Module):
 
     Parameters
     ----------
-    numbers
-        The places of the features that trees see as they are, as float32; all if not given.
-    categories
-        Ranges (start, stop) of places that hold zeros and at most a one: trees see which, from 1, or 0 for none.
+    numbers, categories
+        As in `TreeColumns`.
 
     Examples
     --------
@@ -64,7 +63,6 @@ class Boosted(nn.Module):
     right: Tensor
     value: Tensor
     baseline: Tensor
-    _numbers: Tensor
     _features: Tensor
     _thresholds: Tensor
     _masks: Tensor
@@ -83,8 +81,7 @@ class Boosted(nn.Module):
         depth: int = 10,
         l2: float = 0.0,
     ) -> None:
-        super().__init__()
-        self._see(integer("n_features", n_features, low=1), numbers, categories)
+        super().__init__(n_features, numbers, categories)
         self.iterations, self.leaves = integer("iterations", iterations, low=1), integer("leaves", leaves, low=2)
         self.rate, self.depth = number("rate", rate, above=0), integer("depth", depth, low=1)
         self.l2 = number("l2", l2, low=0)
@@ -103,28 +100,6 @@ class Boosted(nn.Module):
             torch.zeros(self.outputs, 1),
         )
         nn.Module.register_load_state_dict_post_hook(self, _check_trees)
-
-    def _see(self, n_features: int, numbers: Sequence[int] | None, categories: Sequence[Sequence[int]]) -> None:
-        places = range(n_features) if numbers is None else [integer("numbers", place, low=0) for place in numbers]
-        self.categories = [(int(start), int(stop)) for start, stop in categories]
-        if max(places, default=0) >= n_features:
-            raise ArgumentError("numbers", numbers, f"places below {n_features}")
-        if any(not 0 <= start < stop <= n_features for start, stop in self.categories):
-            raise ArgumentError("categories", categories, f"ranges of places below {n_features}")
-        self.n_columns = len(places) + len(self.categories)
-        if not self.n_columns:
-            raise ArgumentError("numbers", numbers, "at least one place, or categories")
-        self.register_buffer("_numbers", torch.tensor(list(places), dtype=torch.int64), persistent=False)
-
-    def columns(self, x: Tensor) -> Tensor:
-        """Return what trees see of features, float32 `[n_columns, B]`: the numbers, then the categories."""
-        features = torch.flatten(x, 1).float().T
-        seen = [features.index_select(0, self._numbers)]
-        for start, stop in self.categories:
-            values = torch.arange(1.0, stop - start + 1, device=x.device)
-            # One-hot features become the number of the value. A missing one, all zeros, becomes 0.
-            seen.append((features[start:stop] * values[:, None]).sum(dim=0, keepdim=True))
-        return torch.cat(seen)
 
     def set_trees(self, trees: Sequence[Sequence[Any]], baseline: Any) -> None:
         """Take trees that were fitted to `columns`: the nodes of each iteration and output, as scikit-learn has them.

@@ -65,6 +65,18 @@ def pretrained_weights(name: str, source: str) -> dict[str, Tensor]:
         raise ValueError(Sentence(sentence, *file)) from error
 
 
+def at_hand(name: str) -> bool:
+    """Return whether torchvision's weights of a network are on this machine, so that nothing is downloaded.
+
+    >>> at_hand("lenet")  # nobody publishes any
+    False
+    """
+    if name not in _TORCHVISION:
+        return False
+    url: str = require("torchvision.models", "train").get_model_weights(_TORCHVISION[name]).DEFAULT.url
+    return (Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]).is_file()
+
+
 def pretrained_statistics(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean and the standard deviation of red, green and blue in [0, 1] that the weights expect.
 

@@ -22,7 +22,9 @@ from vicinal.models.mlp_and_trees import MLPAndTrees
 from vicinal.models.networks import NETWORKS, SMALL, timm_network
 from vicinal.models.sentence_cnn import SentenceCNN
 from vicinal.models.spectrogram import OnSpectrogram, Spectrogram
+from vicinal.models.stack import Stack, trees_at_hand
 from vicinal.models.transformer import checkpoint_config, transformer
+from vicinal.models.tree_libraries import CatBoostTrees, LightGBMTrees
 from vicinal.models.two_views import TwoViewMLP
 
 #: Options of a network by name: which there are depends on the network.
@@ -32,15 +34,20 @@ NetworkOptions: TypeAlias = "dict[str, Any]"
 ABOUT_INPUTS = ("plain", "numbers", "categories", "exclusive")
 #: Networks for rows of a table. The first is the default; the second that of multi-label tasks, and of more than so
 #: many classes, for which trees would be too few or take too long.
-_TABULAR: dict[str, type[Boosted | EnsembleMLP | Linear | MLP | MLPAndTrees | TwoViewMLP]] = {
+_TABULAR: dict[str, Callable[..., nn.Module]] = {
     "mlp-and-trees": MLPAndTrees,
     "two-view-mlp": TwoViewMLP,
     "mlp": MLP,
     "linear": Linear,
     "ensemble-mlp": EnsembleMLP,
     "hgb": Boosted,
+    "lightgbm": LightGBMTrees,
+    "catboost": CatBoostTrees,
+    "best": Stack,
 }
 _MOST_CLASSES = 300
+#: Fewer training images than these get the narrow network where there is no device but the processor.
+_FEW_IMAGES = 10_000
 #: Trees beside a network from so many training rows on: for each class and of all classes at most, and their leaves.
 #: More rows bear more and larger trees; validation rows choose how many are kept.
 _TREES = ((40_000, 1000, 6000, 63), (20_000, 1000, 6000, 31), (5_000, 1000, 6000, 15), (0, 100, 3000, 15))
@@ -75,6 +82,8 @@ class Inputs:
     """Whether the outputs are classes; else each is a label of its own."""
     n_train: int = 0
     """The number of training samples, 0 where it is not known."""
+    accelerated: bool = False
+    """Whether there is a device that is faster than the processor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,10 +227,11 @@ class _Tabular(Family):
         return self.builder(spec.name)(spec.input_shape[0], spec.n_classes, **spec.options)
 
     def settled(self, name: str, inputs: Inputs) -> NetworkOptions:
-        if name != "mlp-and-trees":
+        if name not in ("mlp-and-trees", "best"):
             return {}
         each, most, leaves = next(trees for least, *trees in _TREES if inputs.n_train >= least)
-        return {"iterations": max(min(each, most // inputs.n_classes), 1), "leaves": leaves}
+        parts = {"parts": trees_at_hand()} if name == "best" else {}
+        return {"iterations": max(min(each, most // inputs.n_classes), 1), "leaves": leaves, **parts}
 
 
 class _Image(Family):
@@ -235,7 +245,10 @@ class _Image(Family):
         return name in NETWORKS or name.startswith("timm:")
 
     def default(self, inputs: Inputs) -> str:
-        return "preactresnet18" if max(inputs.input_shape[1:], default=0) <= SMALL else "resnet18"
+        small = max(inputs.input_shape[1:], default=0) <= SMALL
+        # Few large images do not fill torchvision's 11 million weights, which take hours on a processor.
+        few = 0 < inputs.n_train < _FEW_IMAGES and not inputs.accelerated
+        return "preactresnet18" if small or few else "resnet18"
 
     def builder(self, name: str) -> Callable[..., nn.Module]:
         return timm_network(name) if name.startswith("timm:") else NETWORKS[name]
@@ -349,7 +362,7 @@ def features_of(name: str | None) -> str:
     >>> features_of(None), features_of("mlp")
     ('ranked', 'standard')
     """
-    ranked = (None, "mlp-and-trees", "two-view-mlp")
+    ranked = (None, "mlp-and-trees", "two-view-mlp", "best")
     return "ranked" if name in ranked else "piecewise" if name == "ensemble-mlp" else "standard"
 
 
@@ -391,7 +404,8 @@ def specify(
     The default for rows of a table is two MLPs with two views of it. Trees stand beside them if there are at most 300
     classes: at most 100 for each class and 3,000 in all, from 5,000 training rows on 1,000 and 6,000. They have 15
     leaves, 31 from 20,000 rows on, and 63 from 40,000. The default for images up to 64 px is PreAct ResNet-18 (16
-    channels wide up to 16 px, else 64), above that torchvision's ResNet-18. Texts get the network that their tokenizer
+    channels wide up to 16 px, else 64), above that torchvision's ResNet-18, but PreAct ResNet-18 again for fewer than
+    10,000 training images without an accelerator. Texts get the network that their tokenizer
     belongs to, the sentence CNN or a transformer, and sounds a narrow ResNet-18.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Fit boosted trees with scikit-learn, and keep as many of them as give held-out rows the lowest NLL."""
+"""Fit boosted trees with their library, and keep as many of them as give held-out rows the lowest NLL."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from torch import Tensor
 from vicinal._atomic import Json
 from vicinal._checks import require
 from vicinal.models.boosted import Boosted
+from vicinal.models.tree_columns import Seen
+from vicinal.models.tree_libraries import LibraryTrees
 from vicinal.progress import stage
 
 if TYPE_CHECKING:
@@ -29,18 +31,7 @@ _PATIENCE, _FEW_TREES = 30, 100
 _SHOWN, _COMPARED = 10_000, 500
 
 
-class Seen(NamedTuple):
-    """What trees see of some rows."""
-
-    x: NDArray[np.float32]
-    """`[N, columns]`."""
-    labels: NDArray[np.int64]
-    """The classes, `[N]`."""
-    weight: NDArray[np.float64]
-    """How much each row counts, `[N]`."""
-
-
-def gather(trees: Boosted, batches: Iterable[tuple[Tensor, Tensor, Tensor | None]]) -> Seen:
+def gather(trees: Boosted | LibraryTrees, batches: Iterable[tuple[Tensor, Tensor, Tensor | None]]) -> Seen:
     """Return what trees see of batches: features `[B, …]`, classes `[B]`, and weights `[B]` unless all count the same.
 
     Rows with soft targets `[B, K]` count as their most probable class. Memory is bounded: above a million rows, fewer
@@ -96,7 +87,7 @@ class Grown(NamedTuple):
         return cls(history, 1 + int(np.argmin(val_nll)))
 
 
-def grow(trees: Boosted, train: Seen, val: Seen | None, *, seed: int = 0) -> Grown:
+def grow(trees: Boosted | LibraryTrees, train: Seen, val: Seen | None, *, seed: int = 0) -> Grown:
     """Fit trees to some rows, and keep as many as give others the lowest NLL.
 
     The model says how many trees at most, and how large. Growing stops once further trees do not lower the NLL. Without
@@ -104,6 +95,8 @@ def grow(trees: Boosted, train: Seen, val: Seen | None, *, seed: int = 0) -> Gro
     """
     check_classes(max(trees.outputs, 2), train)
     with stage("gradient boosting"):
+        if isinstance(trees, LibraryTrees):
+            return Grown.of(*trees.fit_trees(train, val, seed))
         fitted = _fitted(trees, train, val, seed)
         # The first score is that of no tree.
         losses, scores = -fitted.train_score_[1:], -fitted.validation_score_[1:]

@@ -214,7 +214,7 @@ def audited_by_aum(
     """
     integer("n", n, low=1)
     files, spec, task = result.run.files, result.run.bundle().spec, result.run.task()
-    if spec.name == "hgb":
+    if spec.name in ("hgb", "lightgbm", "catboost"):
         raise ValueError(Sentence(Argument("by", "aum"), " needs a network: trees have no margins to follow"))
     say = on_note or (lambda note: None)
     experiment = result.experiment

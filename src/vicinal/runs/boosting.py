@@ -1,6 +1,7 @@
 """What only runs with trees need: gradient boosting in place of the training loop, and trees beside a network.
 
-Boosted trees have the split, calibration and report of networks. scikit-learn fits them, and they are kept as arrays.
+Boosted trees have the split, calibration and report of networks. Those of scikit-learn are kept as arrays, those of
+other libraries in their own text formats.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from vicinal._checks import Argument, Sentence, require
 from vicinal._portable import versions
 from vicinal._typing import Step
 from vicinal.data import Split, Task
+from vicinal.data.class_folders import listed
 from vicinal.experiment import Experiment
 from vicinal.metrics import Tally
 from vicinal.metrics.registry import watched
-from vicinal.models import Boosted, MLPAndTrees
+from vicinal.models import Boosted, CatBoostTrees, LightGBMTrees, MLPAndTrees, Stack
+from vicinal.models.stack import TREES
 from vicinal.models.tree_fitting import gather, grow
 from vicinal.objectives.base import Objective, row_weights
 from vicinal.objectives.erm import ERM
@@ -32,6 +35,8 @@ from vicinal.training.folder import TrainingFolder
 from vicinal.training.loop import resampled
 from vicinal.training.predicting import iter_logits
 
+#: Models of trees alone, and of trees beside a network, by name.
+_ALONE, _BESIDE = ("hgb", "lightgbm", "catboost"), ("mlp-and-trees", "best")
 #: The metrics of every so many trees are kept, for the curves of the report.
 _KEPT = 10
 #: Rows that are encoded at a time: all at once would take the memory of the whole table twice.
@@ -56,7 +61,7 @@ def boosted(
     `method` is recorded as the objective, `about` are the facts that a run in this folder must share, and
     `class_weights` say how much the rows of each class count, `[K]`. A stopped fit starts again from the beginning.
     """
-    if not isinstance(model, Boosted):
+    if not isinstance(model, Boosted | LightGBMTrees | CatBoostTrees):
         return None
     process = joined_process()
     folder = TrainingFolder(out, main=process.is_main_process)
@@ -94,14 +99,14 @@ def check_trees(name: str, experiment: Experiment, task: Task, objective: Object
 
     Gradient boosting minimises the cross-entropy of rows as they are. Trees beside a network have no last weights.
     """
-    if name not in ("hgb", "mlp-and-trees"):
+    if name not in (*_ALONE, *_BESIDE):
         return
     model = Argument("model", name)
-    if name == "hgb" and objective != ERM():
+    if name in _ALONE and objective != ERM():
         raise ValueError(Sentence(model, " mixes no rows: pass ", Argument("method", "ERM()")))
     if task.target_type != "multiclass":
         raise ValueError(Sentence(model, " needs classes, and this target is several columns"))
-    if name == "mlp-and-trees":
+    if name in _BESIDE:
         if experiment.corrupt:
             alone = Argument("model", "two-view-mlp")
             raise ValueError(Sentence(Argument("corrupt"), " follows one network to its last weights: pass ", alone))
@@ -110,7 +115,11 @@ def check_trees(name: str, experiment: Experiment, task: Task, objective: Object
         if asked:
             raise ValueError(Sentence(Argument(option), " is for networks: leave it out with ", model))
     if given := [option for option in experiment.training if option not in MECHANICAL]:
-        sizes = " and its like: iterations, rate, leaves, depth, l2"
+        sizes = (
+            ": iterations, rate and the size of trees"
+            if name != "hgb"
+            else (" and its like: iterations, rate, leaves, depth, l2")
+        )
         instead = Argument("model_option", "iterations=500")
         raise ValueError(Sentence(Argument(given[0]), " is for networks; ", model, " takes ", instead, sizes))
 
@@ -119,6 +128,8 @@ def training_summary(model: nn.Module, name: str, members: int, config: FitConfi
     """Return what is about to be trained, in words."""
     if isinstance(model, Boosted):
         return f"gradient boosting by scikit-learn, at most {model.iterations} trees a class"
+    if isinstance(model, LightGBMTrees | CatBoostTrees):
+        return f"gradient boosting by {model.library}, at most {model.iterations} trees"
     amount, unit = (config.epochs, "epoch") if config.steps is None else (config.steps, "step")
     networks = f"{members} networks" if members > 1 else "network"
     n_weights = sum(p.numel() for p in model.parameters())
@@ -128,6 +139,10 @@ def training_summary(model: nn.Module, name: str, members: int, config: FitConfi
         steps = f"at most {steps}, stopped early after {config.patience} evaluations without a lower validation NLL"
     if isinstance(model, MLPAndTrees) and validated:
         beside = f"; then at most {model.trees.iterations} boosted trees a class, by scikit-learn"
+    if isinstance(model, Stack) and validated:
+        beside = f"; then the trees of {listed(list(model.trees))}"
+        if len(model.trees) < len(TREES):
+            beside += "; pip install 'vicinal[boosting]' adds those of LightGBM and CatBoost"
     return f"{networks} {name}, {n_weights:,} weights; {steps}{beside}"
 
 
@@ -144,16 +159,34 @@ def stop_notice(info: Mapping[str, Any]) -> str | None:
 def network_share(model: nn.Module) -> float:
     """Return how much a network counts beside trees; 1 without trees, and the mean over the members of an ensemble."""
     shares = [float(part.share) for part in model.modules() if isinstance(part, MLPAndTrees)]
+    shares += [float(part.shares[0]) for part in model.modules() if isinstance(part, Stack)]
     return sum(shares) / len(shares) if min(shares, default=1) < 1 else 1.0
 
 
-def _facts(model: Boosted, n_trees: int) -> dict[str, object]:
-    size = f"of {model.leaves} leaves at most, learning rate {model.rate:g}"
+def share_notice(model: nn.Module) -> str | None:
+    """Return how much a network and trees count in the answers; None without trees that count."""
+    if (share := network_share(model)) == 1:
+        return None
+    percent = round(100 * share)
+    said = f"by validation rows the network counts {percent} % in the answers, and the trees {100 - percent} %"
+    if isinstance(model, Stack):
+        each = [f"{name} {round(100 * of)} %" for name, of in model.share_of().items() if name != "network"]
+        said += f" ({', '.join(each)})"
+    return said
+
+
+def _facts(model: Boosted | LightGBMTrees | CatBoostTrees, n_trees: int) -> dict[str, object]:
+    library, size = "scikit-learn", ""
+    if isinstance(model, Boosted):
+        size = f" a class of {model.leaves} leaves at most, learning rate {model.rate:g}"
+    else:
+        library, size = model.library, f" {model.size}"
+    module = {"scikit-learn": "sklearn"}.get(library, library.lower())
     return {
-        "training": f"{n_trees} of {model.iterations} trees a class {size}, by scikit-learn",
+        "training": f"{n_trees} of {model.iterations} trees{size}, by {library}",
         "epochs": float(n_trees),
         "device": "cpu",
-        "versions": {**versions(), "scikit-learn": require("sklearn", "train").__version__},
+        "versions": {**versions(), library: require(module, "boosting").__version__},
     }
 
 
@@ -172,7 +205,7 @@ def _held_out(val: Split) -> Iterator[tuple[Tensor, Tensor, None]]:
         yield x, y, None
 
 
-def _predictions(model: Boosted, val: Split, batch_size: int) -> dict[str, Tensor]:
+def _predictions(model: nn.Module, val: Split, batch_size: int) -> dict[str, Tensor]:
     """Return logits and labels by the loop that serves them: every row holds its place in all trees at once."""
     keyed = KeyedDataset(val, 0, purpose="evaluation", collate_fn=val.collate_fn)
     batches = evaluation_batches(keyed, range(len(val)), batch_size=batch_size)

@@ -150,7 +150,7 @@ def _defaults(
     """Return the defaults of a network, by the number of training samples where that is known."""
     if network == "linear":
         return _LINEAR
-    if network in ("mlp-and-trees", "two-view-mlp", "ensemble-mlp"):
+    if network in ("mlp-and-trees", "two-view-mlp", "ensemble-mlp", "best"):
         of_two_views = network != "ensemble-mlp"
         config, least, most = (_TWO_VIEWS, 8, 10) if of_two_views else (_ENSEMBLE_MLP, 5, 9)
         power = round(math.log2(n_train / _STEPS)) if n_train else 8
