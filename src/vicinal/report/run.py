@@ -103,8 +103,8 @@ def write_run(result: RunResult, path: str | os.PathLike[str], extras: ReportExt
     sheet, extras = Sheet(), extras or ReportExtras()
     experiment, data = result.experiment, result.facts["data"]
     shared: dict[str, object] = {
-        "title": f"{data['name']}: {experiment.method}",
-        "method": f"{model_name(result)}, trained by {experiment.method}",
+        "title": f"{data['name']}: {_method_of(result)}",
+        "method": f"{model_name(result)}, trained by {_method_of(result)}",
         "facts": facts_of(result),
         "command": from_here(extras.command or experiment.command(result.out)),
         "provenance": _provenance(result),
@@ -117,6 +117,12 @@ def write_run(result: RunResult, path: str | os.PathLike[str], extras: ReportExt
     context = {**shared, **_measured(sheet, result, extras)}
     context["sections"] = _contents(context)
     return write_page("run.html.j2", context, path)
+
+
+def _method_of(result: RunResult) -> str:
+    """Return the method as it was asked for, and what `auto` chose."""
+    asked = result.experiment.method
+    return f"{result.fit['method']}, chosen by validation rows" if asked == "auto" else asked
 
 
 def _measured(sheet: Sheet, result: RunResult, extras: ReportExtras) -> dict[str, object]:

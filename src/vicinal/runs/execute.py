@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,23 +32,24 @@ from vicinal.data import ReadOptions, Split, Task
 from vicinal.data.class_folders import find
 from vicinal.data.names import roots
 from vicinal.data.readers import Readers
-from vicinal.data.registry import KINDS
 from vicinal.data.text import TextPreprocessing
 from vicinal.data.tokens import Words
 from vicinal.experiment import EvalSet, Experiment
 from vicinal.expressions import parse
-from vicinal.metrics import evaluate_slices
+from vicinal.metrics import Evaluation, evaluate, evaluate_slices
 from vicinal.models import ModelSpec
 from vicinal.objectives.base import Objective
 from vicinal.objectives.sequence import mixed_at_embeddings
 from vicinal.probes.label_noise import noise_errors
 from vicinal.progress import shown, stage
-from vicinal.runs.boosting import boosted, check_trees, network_share, stop_notice, training_summary
+from vicinal.runs.boosting import boosted, check_trees, network_share, share_notice, stop_notice, training_summary
 from vicinal.runs.bundle import Bundle
 from vicinal.runs.calibration import ONLY_HEAD, HeadCalibrators
 from vicinal.runs.ensemble import ensemble, member_seeds
 from vicinal.runs.error_slices import MOST_SLICED, error_slices, slice_masks
+from vicinal.runs.expected_time import expected_seconds, time_notice
 from vicinal.runs.linear_head import fit_frozen
+from vicinal.runs.method_choice import AUTO, CANDIDATES, MethodChoice, choice_among, choice_without_trial
 from vicinal.runs.mistakes import confident_mistakes
 from vicinal.runs.run import Run, RunResult, corrupted, load_task
 from vicinal.runs.scores import Scores, score
@@ -161,6 +163,8 @@ class _Ready:
     train: Split
     noise: tuple[Tensor, Tensor] | None
     """With label noise: the noisy labels, and which were replaced."""
+    method_choice: MethodChoice | None = None
+    """With the method `auto`: what was tried, and what was chosen."""
 
     def fit(self, out: Path, *, progress: bool, on_metrics: Callable[[Json], None] | None = None) -> FitResult:
         """Train, or resume a training in this folder; an ensemble trains each member in a subfolder."""
@@ -244,7 +248,10 @@ class _Ready:
     def facts(self) -> Json:
         """Return the facts about data and network that a report shows."""
         weights = self.spec.members * sum(p.numel() for p in self.model.parameters())
-        return {"data": self.task.summary(), "network": self.spec.to_dict(), "weights": weights, "notes": []}
+        facts = {"data": self.task.summary(), "network": self.spec.to_dict(), "weights": weights, "notes": []}
+        if self.method_choice is not None:
+            facts |= {"method_choice": self.method_choice.to_dict(), "notes": [str(self.method_choice)]}
+        return facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,18 +298,27 @@ def _prepare(experiment: Experiment, say: Say) -> _Ready:
         f"eval-{number}": _read_eval_set(experiment, task, each, say)
         for number, each in enumerate(experiment.eval_sets, start=1)
     }
-    return _made_ready(experiment, task, extra, say)
+    ready = _made_ready(experiment, task, extra, say)
+    if task.kind in ("image", "audio") and not experiment.fast:
+        with stage("timing a step"):
+            shape = tuple(task.spec["input_shape"])
+            seconds = expected_seconds(ready.model, shape, len(task.train), ready.config) * ready.spec.members
+        if (said := time_notice(seconds, task.kind, joined_process().device.type)) is not None:
+            say(said)
+    return ready
 
 
 def check_names(experiment: Experiment) -> None:
     """Refuse a typing error in the method or the network before the data are read."""
-    parse(experiment.method)
+    if experiment.method != AUTO:
+        parse(experiment.method)
     check_network(experiment.model)
 
 
 def _made_ready(experiment: Experiment, task: Task, extra_sets: dict[str, _EvalData], say: Say) -> _Ready:
     """Return all that training takes, for data that are loaded."""
-    objective = parse(experiment.method)
+    choice = _method_choice(experiment, task, say) if experiment.method == AUTO else None
+    objective = parse(experiment.method if choice is None else choice.method)
     with stage("building the network"):
         spec, vectors = specified(experiment, task)
     check_trees(spec.name, experiment, task, objective)
@@ -310,7 +326,7 @@ def _made_ready(experiment: Experiment, task: Task, extra_sets: dict[str, _EvalD
         n_words = int((~np.isnan(vectors).any(1)).sum())
         say(f"vectors: {n_words:,} of {len(vectors):,} words have one; the others are drawn with their variance")
     _check_start(experiment, spec)
-    config = _config(experiment, task, spec)
+    config = _config(experiment, task, spec, objective)
     if task.kind == "text" and not experiment.fast and (mixed := mixed_at_embeddings(objective)) != objective:
         say(f"texts are mixed at their embeddings: {objective!r} is {mixed!r}")
         objective = mixed
@@ -334,16 +350,36 @@ def _made_ready(experiment: Experiment, task: Task, extra_sets: dict[str, _EvalD
                 say(taken)
         return network
 
-    ready = _Ready(experiment, task, extra_sets, spec, config, objective, build, train, noise)
+    ready = _Ready(experiment, task, extra_sets, spec, config, objective, build, train, noise, choice)
     if experiment.fast:
         say("fast: a linear head is trained on features of the network, which stays as it is")
     say(training_summary(ready.model, spec.name, spec.members, config, validated=len(task.val) > 0))
     return ready
 
 
-def _config(experiment: Experiment, task: Task, spec: ModelSpec) -> FitConfig:
+def _method_choice(experiment: Experiment, task: Task, say: Say) -> MethodChoice:
+    """Return the method that suits validation rows best, and say so; each candidate is trained in a scratch folder."""
+    choice = choice_without_trial(experiment, task)
+    if choice is None:
+        found: dict[str, Evaluation] = {}
+        for method in CANDIDATES:
+            say(f"trying {method}")
+            tried = dataclasses.replace(experiment, method=method, eval_data=(), watch=(), ensemble=1)
+            with tempfile.TemporaryDirectory(prefix="vicinal-") as folder:
+                bundle, trained = train_bundle(tried, task, Path(folder))
+            calibrated = bundle.calibrators(trained.logits)
+            found[method] = evaluate(trained.labels, logits=calibrated, sample_weight=task.val.weights)
+        choice = choice_among(found)
+    say(str(choice))
+    return choice
+
+
+def _config(experiment: Experiment, task: Task, spec: ModelSpec, objective: Objective) -> FitConfig:
     """Return the configuration of the whole network, or with `fast` of a linear head."""
     given = dict(experiment.training)
+    if task.kind == "image" and "LogitMix(" in repr(objective) and "lr" not in given:
+        # Its squared distance of logits has gradients without bound, which the default rate would follow.
+        given.setdefault("clip_norm", 1.0)
     kind, name = task.kind, spec.name
     if experiment.fast:
         # The options are those of the whole network, but a linear head is trained.
@@ -456,9 +492,12 @@ def specified(experiment: Experiment, task: Task) -> tuple[ModelSpec, NDArray[np
     if experiment.fast and "tokenizer" in about and about["tokenizer"] != "words" and "choices" not in about:
         # MiniLM was trained with the mean of its states: its first token alone says little of a text.
         options.setdefault("pooling", "mean")
+    if name is None and experiment.pretrained is not None and task.kind == "image":
+        name = "resnet18"  # of which there are published weights
+    about |= {"n_train": len(task.train), "accelerated": joined_process().device.type != "cpu"}
     if name is None:
-        options = {**default_options(KINDS[task.kind].default_model(task).name, len(task.train)), **options}
-    spec = models.specify(name, **about, n_train=len(task.train), **options)
+        options = {**default_options(models.specify(**about).name, len(task.train)), **options}
+    spec = models.specify(name, **about, **options)
     return dataclasses.replace(spec, members=experiment.ensemble), vectors
 
 
@@ -502,9 +541,9 @@ def _conclude(folder: Run, ready: _Ready, trained: FitResult, n_bins: int, say: 
     if (ended := stop_notice(trained.info)) is not None:
         say(ended)
     # Trees that do not help by the validation set have no share, and are not mentioned.
-    if (share := network_share(trained.model)) < 1:
-        facts["share"], percent = share, round(100 * share)
-        say(f"by validation rows the network counts {percent} % in the answers, and the trees {100 - percent} %")
+    if (said := share_notice(trained.model)) is not None:
+        facts["share"] = network_share(trained.model)
+        say(said)
     bundle, sets = _evaluated(folder, ready, trained, n_bins, facts, note)
     folder.write_experiment(experiment, facts)
     if "test" in sets and not bundle.is_multilabel:
