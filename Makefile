@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
-EXTRAS := train,text,audio,excel,export,integrations,scale,speed,dev
+EXTRAS := train,text,audio,excel,boosting,export,integrations,scale,speed,dev
 # Workers have one thread each, so that tests do not depend on how many cores there are. Three keep two cores busy: some
 # tests wait for processes that they start.
 PYTEST_FLAGS ?= -n 3 --dist worksteal

@@ -19,6 +19,7 @@ _USES = {
     "text": "texts: MiniLM and other checkpoints",
     "audio": "FLAC files, and WAV files of unusual kinds",
     "excel": "Excel workbooks",
+    "boosting": "--model lightgbm, catboost and best",
     "timm": "networks of timm and their published weights",
     "integrations": "Lightning and torchmetrics",
     "export": "vicinal export",
