@@ -80,7 +80,8 @@ def targets_of(labels: NDArray[np.int64], n_classes: int) -> Floats | None:
         return labels.astype(np.float64) if labels.shape[1] <= _MOST_TARGETS else None
     if n_classes > _MOST_TARGETS:
         return None
-    return (labels[:, None] == np.arange(1 if n_classes == 2 else 0, n_classes)).astype(np.float64)
+    found: Floats = (labels[:, None] == np.arange(1 if n_classes == 2 else 0, n_classes)).astype(np.float64)
+    return found
 
 
 def statistics(values: tuple[str, ...], codes: NDArray[np.int64], targets: Floats) -> TargetStatistics:
@@ -94,9 +95,10 @@ def statistics(values: tuple[str, ...], codes: NDArray[np.int64], targets: Float
 def ordered(codes: NDArray[np.int64], targets: Floats, seed: int) -> Floats:
     """Return the statistics of each training row, `[N, J]`, by the rows before it in an order drawn from the seed.
 
-    >>> codes, targets = np.zeros(400, np.int64), np.arange(400)[:, None] % 2
-    >>> bool(np.abs(ordered(codes, targets, 0)).max() < 1.5)
-    True
+    Values that occur once tell a model nothing of their rows:
+
+    >>> ordered(np.arange(4), np.array([[0.0], [1.0], [0.0], [1.0]]), seed=0).tolist()
+    [[0.0], [0.0], [0.0], [0.0]]
     """
     order = _random.resampler(_random.seed_from("target statistics", seed)).permutation(len(codes))
     order = order[codes[order] >= 0]
@@ -116,7 +118,7 @@ def _prior(targets: Floats) -> Floats:
     return prior
 
 
-def _log_odds(sums: Floats, counts: NDArray[np.int64], prior: Floats) -> Floats:
+def _log_odds(sums: Floats, counts: NDArray[np.signedinteger], prior: Floats) -> Floats:
     """Return the log-odds of shares, less those of all rows: `sums` `[V, J]` of `counts` `[V]` rows."""
     share = (sums + _PRIOR_ROWS * prior) / (counts[:, None] + _PRIOR_ROWS)
     found: Floats = np.log(share) - np.log1p(-share) - np.log(prior) + np.log1p(-prior)

@@ -125,6 +125,11 @@ class LightGBMTrees(LibraryTrees):
         The most trees, what each counts, and its most leaves.
     numbers, categories
         As in `TreeColumns`.
+
+    Examples
+    --------
+    >>> LightGBMTrees(8, 3)(torch.randn(5, 8)).shape  # zeros before there are trees
+    torch.Size([5, 3])
     """
 
     library = "LightGBM"
@@ -201,6 +206,11 @@ class CatBoostTrees(LibraryTrees):
         The most trees, what each counts (CatBoost chooses if not given), and how many tests a row meets.
     numbers, categories
         As in `TreeColumns`.
+
+    Examples
+    --------
+    >>> CatBoostTrees(8, 3)(torch.randn(5, 8)).shape  # zeros before there are trees
+    torch.Size([5, 3])
     """
 
     library = "CatBoost"

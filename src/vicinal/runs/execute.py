@@ -250,7 +250,7 @@ class _Ready:
         weights = self.spec.members * sum(p.numel() for p in self.model.parameters())
         facts = {"data": self.task.summary(), "network": self.spec.to_dict(), "weights": weights, "notes": []}
         if self.method_choice is not None:
-            facts |= {"method_choice": self.method_choice.to_dict(), "notes": [str(self.method_choice)]}
+            facts["method_choice"] = {**self.method_choice.to_dict(), "said": str(self.method_choice)}
         return facts
 
 
@@ -367,8 +367,9 @@ def _method_choice(experiment: Experiment, task: Task, say: Say) -> MethodChoice
             tried = dataclasses.replace(experiment, method=method, eval_data=(), watch=(), ensemble=1)
             with tempfile.TemporaryDirectory(prefix="vicinal-") as folder:
                 bundle, trained = train_bundle(tried, task, Path(folder))
-            calibrated = bundle.calibrators(trained.logits)
-            found[method] = evaluate(trained.labels, logits=calibrated, sample_weight=task.val.weights)
+            if trained.logits is not None and trained.labels is not None:  # there is a validation set
+                calibrated = bundle.calibrators(trained.logits)
+                found[method] = evaluate(trained.labels, logits=calibrated, sample_weight=task.val.weights)
         choice = choice_among(found)
     say(str(choice))
     return choice

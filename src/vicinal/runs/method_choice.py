@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from vicinal._atomic import Json
 from vicinal.data import Task
-from vicinal.metrics import Estimate, Evaluation, compare
+from vicinal.metrics import Evaluation, compare
+from vicinal.metrics.comparison import Difference
 from vicinal.runs.experiment import Experiment, default_method
 
 #: The method that stands for a choice.
@@ -32,7 +33,7 @@ class MethodChoice:
     method: str
     nll: Mapping[str, float]
     """By method; empty where nothing was tried."""
-    difference: Estimate | None
+    difference: Difference | None
     """The NLL of what was chosen less that of plain training, with a paired interval."""
     why: str = ""
     """Why nothing was tried."""
