@@ -88,8 +88,9 @@ def statistics(values: tuple[str, ...], codes: NDArray[np.int64], targets: Float
     """Return the statistics of values: `codes` `[N]` are the places of the training rows' values, -1 for others."""
     known = codes >= 0
     counts = np.bincount(codes[known], minlength=len(values))
-    sums = np.stack([np.bincount(codes[known], target[known], len(values)) for target in targets.T], axis=1)
-    return TargetStatistics(values, tuple(map(tuple, _log_odds(sums, counts, _prior(targets)).tolist())))
+    sums = [np.bincount(codes[known], target[known], len(values)) for target in targets.T]
+    found = _log_odds(np.array(sums, np.float64).T, counts, _prior(targets))
+    return TargetStatistics(values, tuple(map(tuple, found.tolist())))
 
 
 def ordered(codes: NDArray[np.int64], targets: Floats, seed: int) -> Floats:

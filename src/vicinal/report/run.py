@@ -366,7 +366,7 @@ def facts_of(result: RunResult) -> list[tuple[str, str, bool]]:
         kept += f"; the network counts {round(100 * result.facts['share'])} % in the answers, boosted trees the rest"
     return [
         ("Data", f"{data['name']}, {data['kind']}", False),
-        *([("Choice", chosen["said"], False)] if (chosen := result.facts.get("method_choice")) else []),
+        *([("Choice", choice["said"], False)] if (choice := result.facts.get("method_choice")) else []),
         ("Samples", sizes, False),
         ("Method", str(fit["method"]), True),
         ("Network", f"{network['name']}({options}){weights}", True),
