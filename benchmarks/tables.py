@@ -38,9 +38,9 @@ from scipy.stats import rankdata
 from vicinal import compare
 from vicinal.calibrators import TemperatureScaling
 from vicinal.data import Task
+from vicinal.experiment import default_method
 from vicinal.metrics import Evaluation, evaluate
 from vicinal.runs import Experiment, Run, baselines, run
-from vicinal.runs.experiment import default_method
 
 METRICS = ("nll", "brier", "accuracy", "ece")
 DEFAULT = "mlp-and-trees"

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from vicinal._atomic import Json
 from vicinal.data import Task
+from vicinal.experiment import Experiment, default_method
 from vicinal.metrics import Evaluation, compare
 from vicinal.metrics.comparison import Difference
-from vicinal.runs.experiment import Experiment, default_method
 
 #: The method that stands for a choice.
 AUTO = "auto"
