@@ -174,11 +174,17 @@ def measured_sets(folder: Path, seed: int, most: int, out: Path, again: Collecti
     return [{name: record[name] for name in [*_ABOUT, *every]} for record in records.values()]
 
 
-def measure_set(record: Record, scores: Scores, runs: Mapping[str, Calibrate]) -> None:
-    """Add what contenders give on a set to its record."""
+def prepared(scores: Scores) -> tuple[Any, Any]:
+    """Return the probabilities of the validation and the test part, with the floor of ours in place of 0."""
     val, test = (softmax(x) if scores.kind == "logits" else x for x in (scores.val, scores.test))
     least = least_prob(val)
     val, test = (np.maximum(x, least) / np.maximum(x, least).sum(axis=1, keepdims=True) for x in (val, test))
+    return val, test
+
+
+def measure_set(record: Record, scores: Scores, runs: Mapping[str, Calibrate]) -> None:
+    """Add what contenders give on a set to its record."""
+    val, test = prepared(scores)
     record |= {"n": len(val), "classes": val.shape[1], "test": len(test)}
 
     def calibrated(run: Calibrate) -> Any:
