@@ -127,10 +127,12 @@ STAGES: dict[str, Callable[[Path, list[int]], int]] = {
 
 def worker(name: str, folder: Path, mine: list[int]) -> None:
     """Do a stage for some shards, when told to; print the rows."""
+    import pyarrow.compute
+    import pyarrow.parquet  # noqa: F401  # else the first file would be charged for it
     import torch
 
     torch.set_num_threads(1)
-    STAGES[name](folder, [])  # the imports
+    STAGES[name](folder, [])  # the other imports
     print("ready", flush=True)
     sys.stdin.readline()
     began = time.process_time()
