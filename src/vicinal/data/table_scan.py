@@ -286,7 +286,9 @@ class Summary:
             return
         self._merge_values(other)
         self._merge_steps(other)
-        if self.dates.compact == self.finite:
+        if not self.finite:
+            self.dates.milliseconds = other.dates.milliseconds
+        if self.dates.compact == self.finite and self.dates.milliseconds == other.dates.milliseconds:
             self.dates.compact += other.dates.compact
         if len(self.dates.others) <= _FEW_TEXTS or self.dates.n:  # else it was plain that there are no dates
             self.dates.merge(other.dates)

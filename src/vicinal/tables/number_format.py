@@ -268,12 +268,8 @@ class Evidence:
 
     def merge(self, other: Evidence) -> None:
         """Add what the cells after these tell."""
-        self.point, self.comma, self.plain = (
-            self.point + other.point,
-            self.comma + other.comma,
-            self.plain + other.plain,
-        )
-        self.n_texts += other.n_texts
+        for name in ("point", "comma", "plain", "short", "long", "n_texts"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.either.update(other.either)
         self.sentinels.update(other.sentinels)
         for mine, theirs in ((self.units, other.units), (self.texts, other.texts)):
