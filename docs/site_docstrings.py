@@ -17,7 +17,7 @@ _DOCTEST = re.compile(r"(?:^(?:\S.*\n)*\S.*:\n\n)?(?:^>>> .*\n(?:(?!\n).+\n)*\n*
 #: A table of reStructuredText: a line of `=`, the head, another line, the rows and the last line.
 _TABLE = re.compile(r"^(=+(?: +=+)+)\n(.*)\n\1\n((?:.*\S.*\n)+?)\1$", re.MULTILINE)
 #: A sentence where a type would stand.
-_RETURNS = re.compile(r"^(Returns\n-------\n)((?:\S.*\.)(?:\n\S.*)*)(?=\n\n|\Z)", re.MULTILINE)
+_RETURNS = re.compile(r"^(Returns\n-------\n)((?:\S.*\n)*\S.* .*\.)(?=\n\n|\Z)", re.MULTILINE)
 _ADDED = re.compile(r"^added_field\((.*)\)$")
 
 
@@ -28,7 +28,7 @@ class Docstrings(griffe.Extension):
         """Put the doctests of an object under a heading, at its end, and mend tables and descriptions."""
         if obj.docstring:
             obj.docstring.value = _TABLE.sub(as_markdown, obj.docstring.value)
-            if obj.is_function and " " in str(_RETURNS.search(obj.docstring.value)):
+            if obj.is_function:
                 obj.docstring.value = _RETURNS.sub(
                     lambda found: described(found, str(obj.returns)), obj.docstring.value
                 )

@@ -124,6 +124,46 @@ def test_every_formula_can_be_drawn() -> None:
         found.mathml(r"\nosuchcommand x")
 
 
+def test_cells_of_wide_tables_name_their_columns() -> None:
+    """A phone shows such a table as a list."""
+    hook, row = _hook("site_pages"), "<tr>\n<td>1</td>\n<td style='text-align: right'>2</td>\n"
+    heads = "".join(f"<th>{name}</th>" for name in ("a", "<code>b</code>", 'c "d"', "e", "f"))
+    body = f"<tbody>\n{row}<td>3</td><td>4</td><td>5</td></tr>\n</tbody>"
+    html = f"<table>\n<thead>\n<tr>{heads}</tr>\n</thead>\n{body}</table>"
+    shown = hook.on_page_content(html)
+    assert re.findall(r'data-column="([^"]*)"', shown) == ["a", "b", "c &quot;d&quot;", "e", "f"]
+    assert shown.startswith("<table data-wide>")
+    narrow = html.replace("<th>f</th>", "")
+    assert hook.on_page_content(narrow) == narrow
+
+
+def test_dark_pictures_keep_their_colours(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    picture = image.new("RGB", (3, 1), "white")
+    picture.putpixel((1, 0), (0, 0, 0))
+    picture.putpixel((2, 0), (220, 140, 40))
+    picture.save(tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes(_hook("site_pages").dark(tmp_path / "a.png"))
+    shown = image.open(tmp_path / "b.png").convert("RGB")
+    ground, words, colour = (shown.getpixel((x, 0)) for x in range(3))
+    assert max(ground) < 60
+    assert min(words) > 200
+    assert colour == (220, 140, 40)
+
+
+def test_tables_and_returns_of_docstrings_are_drawn() -> None:
+    pytest.importorskip("griffe")
+    hook = _hook("site_docstrings")
+    table = (
+        "Text.\n\n====  ==========\na     b and c\n====  ==========\n1     two words\n2     \n====  ==========\n\nMore."
+    )
+    found = hook._TABLE.sub(hook.as_markdown, table.replace("2     \n", "2     x\n"))
+    assert found == "Text.\n\n| a | b and c |\n| --- | --- |\n| 1 | two words |\n| 2 | x |\n\nMore."
+    text = "Do it.\n\nReturns\n-------\nThe same thing,\nonce more.\n\nExamples\n--------\n>>> 1\n1"
+    said = hook._RETURNS.sub(lambda one: hook.described(one, "Self"), text)
+    assert "Returns\n-------\nSelf\n    The same thing,\n    once more.\n\nExamples" in said
+
+
 def test_nothing_on_the_site_needs_the_network() -> None:
     for page in DOCS.rglob("*.md"):
         assert "```mermaid" not in page.read_text(encoding="utf-8")
