@@ -43,7 +43,7 @@ def test_records_have_named_columns(tmp_path: Path) -> None:
         (np.arange(5), r"has the shape \[5\]: a table is \[N, D\], or records"),
         (np.zeros((2, 3, 4)), r"has the shape \[2, 3, 4\]"),
         (np.zeros(3, [("probs", float, (2,))]), r"fields hold one value each"),
-        (np.array([["a", None]], dtype=object), "is no readable NPY file .*no Python objects"),
+        (np.array([["a", None]], dtype=object), "is no readable NPY file: .*no Python objects"),
     ],
 )
 def test_other_arrays_are_refused(array: np.ndarray, said: str, tmp_path: Path) -> None:  # type: ignore[type-arg]

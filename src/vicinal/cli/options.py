@@ -355,9 +355,9 @@ class Given:
             choice("kind", kind, KINDS)
         for method in methods:
             check_method(method)
-        for model in models or [None]:
+        Experiment(source=data, **vars(self))  # whose fields check themselves
+        for model in models:
             check_network(model, kind)
-            Experiment(source=data, **{**vars(self), "model": model})
             if model in TABULAR_OPTIONS and kind in (None, "tabular"):
                 check_network_options(model, self.model_options)
         for source in (data, *(str(one[name]) for one in self.eval_data for name in _SOURCES if name in one)):

@@ -24,6 +24,11 @@ from vicinal._checks import Argument, Sentence
 from vicinal._memory import beyond_memory, memory_limit
 from vicinal.tables.base import LARGEST_ROW
 
+
+class DamagedArrayError(EOFError):
+    """An array of a file that is not what its header says."""
+
+
 #: FORMAT_XZ only: the older LZMA format reads a file of zeros as any number of empty files.
 _COMPRESSIONS: Mapping[str, Any] = {
     ".gz": gzip.open,
@@ -173,7 +178,8 @@ def readable_errors(path: Path, form: str) -> Iterator[None]:
             raise  # the disk's own error names the file already
         packed = path.suffix.lower() in {*_COMPRESSIONS, ".zip"}
         what = "cannot be unpacked" if packed else f"is no readable {form} file"
-        raise ValueError(f"{name!r} {what}: is it complete?") from error
+        why = f" ({error})" if isinstance(error, DamagedArrayError) else ""  # those of libraries are theirs
+        raise ValueError(f"{name!r} {what}{why}: is it complete?") from error
     except (ValueError, NotImplementedError) as error:  # pyarrow's ArrowInvalid is one
         if not type(error).__module__.startswith("pyarrow"):
             raise

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vicinal._memory import check_memory
 from vicinal.tables.base import LARGEST_ROW, ROWS, BadRow, Chunk, Column, Table
-from vicinal.tables.file_access import content_fingerprint, open_archive, readable_errors
+from vicinal.tables.file_access import DamagedArrayError, content_fingerprint, open_archive, readable_errors
 
 SUFFIXES = (".npz",)
 #: The number of dimensions of arrays with these names.
@@ -143,7 +143,9 @@ def _checked_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...
     # A header of a few bytes can claim terabytes. What deflate can unpack to bounds what is there.
     possible = entry.compress_size * (_MOST_INFLATED if entry.compress_type else 1) + _MOST_INFLATED
     if not dtype.hasobject and (size != stored or entry.file_size > possible):
-        raise EOFError(f"the array {name!r} of shape {list(shape)} takes {size:,} bytes, the file holds {stored:,}")
+        raise DamagedArrayError(
+            f"the array {name!r} of shape {list(shape)} takes {size:,} bytes, the file holds {stored:,}"
+        )
     # Rows are read some at a time, so one row, not the array, must fit in memory.
     row = size // max(shape[0] if shape else 1, 1)
     check_memory(f"a row of the array {name!r} of shape {list(shape)}", row, default=LARGEST_ROW)
@@ -160,4 +162,4 @@ def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error):
         raise
     except Exception as error:  # what a damaged header raises is up to Python's parser
-        raise EOFError(f"the array {name!r}: {error}") from error
+        raise DamagedArrayError(f"the array {name!r} has no header that can be read") from error
