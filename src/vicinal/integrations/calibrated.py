@@ -41,7 +41,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Classifier(Protocol):
-    """A classifier of scikit-learn. One that is fitted has `classes_` and at least one of the last two methods."""
+    """A classifier of scikit-learn. One that is fitted has `classes_` and at least one of the last three methods."""
 
     classes_: NDArray[np.generic]
 
@@ -50,6 +50,9 @@ class Classifier(Protocol):
 
     def predict_proba(self, X: object) -> Floats:
         """Return the probability of each class."""
+
+    def predict_log_proba(self, X: object) -> Floats:
+        """Return its logarithm."""
 
     def decision_function(self, X: object) -> Floats:
         """Return scores, one of two classes and one for each of more."""
