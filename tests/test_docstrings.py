@@ -20,7 +20,10 @@ MODULES = ["", "calibrators", "data", "losses", "metrics", "mixing", "models", "
 INTEGRATIONS = Path(vicinal.__file__).parent / "integrations"
 
 #: Functions without `Returns`, which must not become more.
-RETURNS_NOTHING = {"vicinal.losses.check_later", "vicinal.losses.check_targets", "vicinal.runs.measure_baselines"}
+RETURNS_NOTHING = {
+    *(f"vicinal.losses.check_{what}" for what in ("later", "targets", "values")),
+    "vicinal.runs.measure_baselines",
+}
 #: Names without an example, which must not become more.
 NO_EXAMPLE = {"vicinal.integrations.calibrated.Classifier"}  # a protocol for annotations: nobody makes one
 #: Names whose example needs a trained run or draws a report. It is skipped there and run by the slow test below.

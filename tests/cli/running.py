@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import torch
 
-from vicinal._portable import VARIABLES
 from vicinal.cli import main
 
 #: A training of a moment on a table.
@@ -40,9 +39,6 @@ def vicinal(*words: object, code: int | None = 0, cwd: Path | None = None) -> Ra
     """Run the command in this process, which saves the seconds that torch takes to start."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        for name in VARIABLES:  # what the command sets goes with it
-            patch.setenv(name, "")
-            patch.delenv(name)
         if cwd is not None:
             patch.chdir(cwd)
         patch.setattr(sys, "argv", ["vicinal", *map(str, words)])

@@ -303,7 +303,7 @@ def test_calibration_and_refinement_are_shown_where_they_take_a_moment(no_figure
     assert "Calibration and refinement Of the losses before calibration. Refinement is" in page.text
     assert f"loss calibration refinement NLL {first} " in page.text
     assert f" {last} Brier score" in page.text
-    monkeypatch.setattr("vicinal.report.run.FEW_SCORES", 1999)
+    monkeypatch.setattr("vicinal.report.sections.FEW_SCORES", 1999)
     assert "refinement" not in read(write_run(run, tmp_path / "s.html")).text
 
 

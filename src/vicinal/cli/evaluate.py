@@ -364,7 +364,7 @@ def _measured_rows(
 
 def _has_few_scores(evaluation: Evaluation) -> bool:
     """Whether calibration and refinement say something and take a moment: then the report shows them unasked."""
-    from vicinal.report.run import FEW_SCORES
+    from vicinal.report.sections import FEW_SCORES
     from vicinal.report.verdicts import ENOUGH
 
     counts, n = evaluation.class_counts, evaluation.n

@@ -29,9 +29,6 @@ from vicinal.runs.mistakes import OF_EACH, SHOWN
 #: |log T| up to which a temperature changes too little to speak of: a confidence of 90 % becomes 89.5 or 90.4 %.
 _HARDLY = 0.05
 
-#: Samples times classes up to which calibration and refinement take about a second.
-FEW_SCORES = 20_000
-
 _UNSEEN = "Each was judged by a model that was trained without it."
 _AUM = (
     "The area under the margin (AUM) is how far, on average over training, the label was ahead of the next class; at "
@@ -190,7 +187,7 @@ def _parts(result: RunResult) -> dict[str, LossParts]:
         return {}
     test = result.test
     n, k = test.logits.shape
-    enough = n >= verdicts.ENOUGH and n * k <= FEW_SCORES and len(test.labels.unique()) > 1
+    enough = n >= verdicts.ENOUGH and n * k <= sections.FEW_SCORES and len(test.labels.unique()) > 1
     return loss_parts(test.labels, logits=test.logits) if enough else {}
 
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 #: Classes shown at once; with more, the worst of them.
 SHOWN_CLASSES = 20
 _SHOWN_CELLS = 4
+#: Samples times classes up to which calibration and refinement take about a second.
+FEW_SCORES = 20_000
 
 
 def metric_name(metric: Metric, n_bins: int) -> str:
