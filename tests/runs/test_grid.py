@@ -31,6 +31,7 @@ from joblib.externals.loky.backend import context
 from scipy import stats
 
 from vicinal._memory import max_memory
+from vicinal._portable import VARIABLES, is_asked
 from vicinal.experiment import folder_name
 from vicinal.metrics import Estimate, compare
 from vicinal.metrics.intervals import over_seeds
@@ -724,7 +725,8 @@ class Cluster:
         return {"CPU": sum(self.cpus)} if self.lost_after > 0 else {}
 
     def remote(self, **options):
-        assert options == {"num_cpus": 1, "num_gpus": 0, "max_retries": 0}
+        portable = {"runtime_env": {"env_vars": VARIABLES}} if is_asked() else {}
+        assert options == {"num_cpus": 1, "num_gpus": 0, "max_retries": 0, **portable}
         return lambda function: SimpleNamespace(remote=lambda job, *a, **k: (job, lambda: function(job, *a, **k)))
 
     def wait(self, tasks, timeout):

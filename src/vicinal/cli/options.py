@@ -231,9 +231,8 @@ _MODEL = [
     _Option(
         "model",
         str,
-        "A network by name, or a Hugging Face checkpoint; by default by the data: mlp-and-trees for rows (a "
-        "network and boosted trees that answer together), preactresnet18 or resnet18 for "
-        "images, minilm or sentencecnn for texts, soundresnet for sounds.",
+        "A network by name, or a Hugging Face checkpoint; by default by the data: mlp-and-trees for rows, "
+        "preactresnet18 or resnet18 for images, minilm or sentencecnn for texts, soundresnet for sounds.",
         "NAME",
     ),
     _Option("model_option", list[str], "An option of the network, such as dropout=0.3.", "NAME=VALUE"),

@@ -62,7 +62,7 @@ def train(
         typer.Option(
             metavar="EXPR",
             help="The method, as in Python; `vicinal methods` lists them. Mixup(alpha=0.2) unless given, ERM() with "
-            "--model hgb, lightgbm or catboost. On a table `auto` tries plain training and mixup and takes the better.",
+            "--model hgb, lightgbm or catboost. On a table `auto` chooses by validation.",
             show_default=False,
         ),
     ] = None,

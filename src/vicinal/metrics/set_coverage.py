@@ -22,7 +22,7 @@ class SetEvaluation:
     >>> print(result)
     3 sets; 95 % intervals
     coverage 0.6667 [0.0943, 0.9916]
-    size     1.3333 [-0.1009, 2.7676]
+    size     1.3333 [0.0000, 2.0000]
     empty    0.0000 [0.0000, 0.7076]
     single   0.6667 [0.0943, 0.9916]
     >>> result.size_n

@@ -27,7 +27,7 @@ def piece(table: Table, number: int, of: int) -> Table:
     --------
     >>> from vicinal.tables import from_rows
     >>> [sum(map(len, piece(from_rows([{"x": 1}] * 3), k, 2).chunks())) for k in range(2)]
-    [3, 0]
+    [0, 3]
     """
     if of == 1:
         return table
