@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vicinal.data.leakage import leakage_warning
 from vicinal.metrics import Estimate, ReliabilityTable, Tally, evaluate, evaluate_binary
 from vicinal.metrics.selective import risk_coverage
 from vicinal.report import verdicts
@@ -210,13 +212,23 @@ def test_a_column_that_holds_all_information_is_no_reason_to_use_the_model():
         "Nearly all information is in the column 'refund': it leaks the target unless it is known before the answer."
     )
     assert "Use it" not in found.next_step
-    assert "`--drop COLUMN`" in found.next_step
+    assert "`--drop refund`" in found.next_step
     assert found.section == "importance"
     two = verdicts.judge(evaluation, importance=leaky(0.3))
     assert (two.tone, two.leakage.status) == ("fits", "fits")
     assert verdicts.judge(evaluation).leakage.status == "unknown"
     modest = verdicts.judge(drawn(800, 2, spread=0.7), importance=leaky())
     assert (modest.tone, modest.leakage.status) == ("fits", "fits")  # one good column is no leak
+
+
+def test_a_leak_that_the_data_warn_of_is_in_the_headline():
+    warnings = [leakage_warning("fee's copy", 0.9998), leakage_warning("refund", 0.9995), "something else"]
+    found = verdicts.judge(drawn(800, 2), importance=leaky(0.3), warnings=warnings)
+    assert (found.tone, found.leakage.status) == ("leak", "leak")
+    assert found.sentence == ('Target leakage: the column "fee\'s copy" alone tells the classes apart (AUROC 0.9998).')
+    assert "'refund' alone tells" in found.leakage.detail
+    assert shlex.split(found.next_step.split("`")[1]) == ["--drop", "fee's copy", "--drop", "refund"]
+    assert verdicts.judge(drawn(800, 2), warnings=["something else"]).tone == "fits"
 
 
 def test_logistic_regression_is_always_answered():

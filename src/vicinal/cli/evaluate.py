@@ -213,9 +213,11 @@ def _evaluate_new(console: Console, run: Path, data: str, bins: int, how: dict[s
         show_labels_scored(console, f"{run} on {data}", scored)
     else:
         from vicinal.report.verdicts import judge
+        from vicinal.runs.importance import kept_importance
 
         classes, binary = Run(run).bundle().classes, scored.binary()
-        verdict = judge(scored.after, classes=classes, binary=binary)
+        about: dict[str, Any] = {"importance": kept_importance(Run(run)), "warnings": Run(run).warnings}
+        verdict = judge(scored.after, classes=classes, binary=binary, **about)
         console.event("result", {"run": str(run), **scored.to_dict(), "verdict": verdict.to_dict()})
         show_scored(console, f"{run} on {data}: {scored.calibrators.text()}", [(data, scored)])
         if binary is not None:

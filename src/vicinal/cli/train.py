@@ -156,11 +156,11 @@ _FEW_CELLS = 20_000
 
 def importance_of(console: Console, result: RunResult, report: Path | None) -> list[Importance]:
     """Return the importance of columns where a report shows it, or it takes a moment; none if the data have changed."""
-    from vicinal.runs import permutation_importance
+    from vicinal.runs.importance import measured_importance
 
     try:
         with console.stage("importance of columns"):
-            return permutation_importance(result, most_cells=_FEW_CELLS if report is None else None)
+            return measured_importance(result, most_cells=_FEW_CELLS if report is None else None)
     except (OSError, ValueError) as error:
         if report is not None:
             console.note(f"the report goes without the importance of columns: {error}")

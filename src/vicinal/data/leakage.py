@@ -7,15 +7,19 @@ tells each class from the others, and the score is the mean AUROC over classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vicinal._checks import Argument, Sentence
 from vicinal.data.column_encoders import Category, Column
 from vicinal.data.text_columns import Text
 
+#: How a warning of a leak begins, before the column.
+_HEAD = "target leakage: the column "
 #: The AUROC above which a column leaks, and above which it almost does. The second needs so many training rows: the
 #: petals of a few flowers alone tell the species.
 ALMOST_ALL, _MUCH, _ENOUGH = 0.999, 0.99, 500
@@ -25,6 +29,25 @@ _COPY = 0.95
 _FEWEST, _MOST = 50, 20_000
 #: Groups that a numeric column is cut into.
 _GROUPS = 64
+
+
+def leakage_warning(column: str, auroc: float) -> Sentence:
+    """Return the sentence on a column that leaks the target."""
+    return Sentence(
+        f"{_HEAD}{column!r} alone {'' if auroc > ALMOST_ALL else 'almost '}tells the classes apart "
+        f"(AUROC {auroc:.4f}): if it is not known when the model is used, leave it out, ",
+        Argument("drop", column),
+    )
+
+
+def leaks_in(warnings: Iterable[str]) -> dict[str, str]:
+    """Return what was measured of each column that warnings on data name as a leak.
+
+    >>> leaks_in([leakage_warning("refund", 0.9998), "another warning"])
+    {'refund': "target leakage: the column 'refund' alone tells the classes apart (AUROC 0.9998)"}
+    """
+    heads = (text.partition("): if it is not known")[0] + ")" for text in warnings if text.startswith(_HEAD))
+    return {str(ast.literal_eval(head[len(_HEAD) :].rpartition(" alone ")[0])): head for head in heads}
 
 
 def leaking_columns(

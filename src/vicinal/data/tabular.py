@@ -31,7 +31,7 @@ from vicinal.data.column_encoders import (
 from vicinal.data.dates import day_first_of, order_notes
 from vicinal.data.feature_matrix import FeatureMatrix
 from vicinal.data.kind import Baseline, Fitted, Kind, NewData, Request, Samples, Shown
-from vicinal.data.leakage import ALMOST_ALL, leaking_columns
+from vicinal.data.leakage import leakage_warning, leaking_columns
 from vicinal.data.options import ReadOptions, SplitOptions, TableOptions
 from vicinal.data.preprocessing import TablePreprocessing
 from vicinal.data.readers import Readers
@@ -534,11 +534,7 @@ class TabularKind(Kind[ScannedTable, TabularPreprocessing]):
     ) -> tuple[str, ...]:
         """Return a sentence on each column that leaks the target."""
         return tuple(
-            Sentence(
-                f"target leakage: the column {name!r} alone {'' if auroc > ALMOST_ALL else 'almost '}tells the classes "
-                f"apart (AUROC {auroc:.4f}): if it is not known when the model is used, leave it out, ",
-                Argument("drop", name),
-            )
+            leakage_warning(name, auroc)
             for column in labels
             for name, auroc in leaking_columns(preprocessing.columns, items, column, train).items()
         )

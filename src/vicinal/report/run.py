@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from vicinal.report.labels import labels_contents, labels_page
 from vicinal.report.page import contents, write_page
 from vicinal.report.plots import Sheet
 from vicinal.runs import Importance, RunResult, Scores, prediction_sets
+from vicinal.runs.importance import measured_importance
 from vicinal.runs.mistakes import OF_EACH, SHOWN
 
 #: |log T| up to which a temperature changes too little to speak of: a confidence of 90 % becomes 89.5 or 90.4 %.
@@ -71,7 +72,7 @@ class ReportExtras:
     slices: Sequence[Slice] | None = None
     """Those of columns that were named in advance; by default all that training measured."""
     importance: Sequence[Importance] = ()
-    """Of the columns of a table, as `vicinal.runs.permutation_importance` returns it."""
+    """Of the columns of a table, as `vicinal.runs.permutation_importance` returns it; by default it is measured."""
     sets: tuple[float, Mapping[str, SetEvaluation]] | None = None
     """The coverage asked of prediction sets, and their metrics, as `vicinal.runs.prediction_sets` measures.
 
@@ -98,6 +99,7 @@ def write_run(result: RunResult, path: str | os.PathLike[str], extras: ReportExt
     >>> write_run(Run("runs/digits").result(), "report.html")  # doctest: +SKIP
     """
     sheet, extras = Sheet(), extras or ReportExtras()
+    extras = replace(extras, importance=extras.importance or _importance(result))
     experiment, data = result.experiment, result.facts["data"]
     shared: dict[str, object] = {
         "title": f"{data['name']}: {_method_of(result)}",
@@ -114,6 +116,14 @@ def write_run(result: RunResult, path: str | os.PathLike[str], extras: ReportExt
     context = {**shared, **_measured(sheet, result, extras)}
     context["sections"] = _contents(context)
     return write_page("run.html.j2", context, path)
+
+
+def _importance(result: RunResult) -> list[Importance]:
+    """Return the importance of columns; none where the model or its data are gone."""
+    try:
+        return measured_importance(result)
+    except (OSError, ValueError):
+        return []
 
 
 def _method_of(result: RunResult) -> str:

@@ -16,6 +16,7 @@ the classes. Accuracy decides only where the probabilities of all classes are un
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
@@ -75,6 +76,8 @@ class Finding:
     sentence: str
     detail: str = ""
     """What adds to the sentence."""
+    columns: tuple[str, ...] = ()
+    """The columns that it is about."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Verdict:
     baselines: Finding
     """`better`, `worse`, `no difference` or `unknown`."""
     leakage: Finding
-    """`leak` (nearly all information is in one column), `fits` or `unknown`."""
+    """`leak` (a column holds nearly all information, or its data warn of it), `fits` or `unknown`."""
     next_step: str
     """What to do, with the command where there is one."""
     section: str = ""
@@ -126,6 +129,7 @@ def judge(
     baselines: Baselines | None = None,
     slices: Sequence[Slice] | None = None,
     importance: Sequence[Importance] = (),
+    warnings: Sequence[str] = (),
 ) -> Verdict:
     r"""Judge a model by its evaluation.
 
@@ -143,6 +147,8 @@ def judge(
         Metrics of slices, the worst first; by default those of the evaluation.
     importance
         Of the columns, as `vicinal.runs.permutation_importance` returns it.
+    warnings
+        Those of the training data, among which may be columns that leak the target.
 
     >>> from vicinal.metrics import evaluate
     >>> probs = [[0.95, 0.05]] * 500 + [[0.05, 0.95]] * 500
@@ -156,7 +162,7 @@ def judge(
     by_class = _by_class(evaluation, names)
     by_slice = _by_slice(evaluation, evaluation.slices if slices is None else slices)
     against = versus_baselines(evaluation, baselines or {})
-    leakage = _leakage(evaluation, importance)
+    leakage = _leakage(evaluation, importance, warnings)
     # What a green headline must not hide, the gravest first.
     of_parts = (("uneven", by_class, "off"), ("uneven", by_slice, "off"))
     hidden = (("leak", leakage, "leak"), ("worse", against, "worse"), *of_parts)
@@ -386,7 +392,25 @@ def _named(one: Slice) -> str:
 # Leakage
 
 
-def _leakage(evaluation: Evaluation, importance: Sequence[Importance]) -> Finding:
+def _leakage(evaluation: Evaluation, importance: Sequence[Importance], warnings: Sequence[str]) -> Finding:
+    """Say whether a column leaks: by the importance, or by a warning of the data.
+
+    Importance divides over copies of a column, of which the model can lose any one. The warning looks at each alone.
+    """
+    found = _most_important(evaluation, importance)
+    if not warnings:
+        return found
+    from vicinal.data.leakage import leaks_in  # only for runs: a predictions file is judged without torch
+
+    if not (warned := leaks_in(warnings)):
+        return found
+    said = [f"{text[0].upper()}{text[1:]}." for text in warned.values()]
+    columns = tuple(dict.fromkeys((*found.columns, *warned)))
+    sentence, *more = [found.sentence, *said] if found.sentence else said
+    return Finding("leak", sentence, " ".join(more), columns)
+
+
+def _most_important(evaluation: Evaluation, importance: Sequence[Importance]) -> Finding:
     """Say whether one column holds nearly all information of a model that knows most of the answers.
 
     Without it the model would lose what it is better by. One good column of a modest model is no sign of leakage.
@@ -399,7 +423,7 @@ def _leakage(evaluation: Evaluation, importance: Sequence[Importance]) -> Findin
     knows = evaluation.nll.value <= (1 - _MOST_OF_IT) * evaluation.base_rate.nll
     if knows and first.low > _MOST_OF_IT * useful and first.value > _FAR_AHEAD * max(second.value, 0):
         leaks = "it leaks the target unless it is known before the answer"
-        return Finding("leak", f"Nearly all information is in the column {name!r}: {leaks}.")
+        return Finding("leak", f"Nearly all information is in the column {name!r}: {leaks}.", columns=(name,))
     return Finding("fits", "")
 
 
@@ -455,7 +479,11 @@ def _next_step(evaluation: Evaluation, found: Verdict) -> tuple[str, str]:
     if file is not None:
         repair = f"run `vicinal calibrate VALIDATION {file.name} --calibrator auto --out FILE` on held-out predictions"
     if found.leakage.status == "leak" and useful.status != "useless":
-        return "Check that column. If it is not known in time, train again without it: `--drop COLUMN`.", "importance"
+        drop = " ".join(f"--drop {shlex.quote(name)}" for name in found.leakage.columns)
+        check = "Check that column. If it is not known in time, train again without it"
+        if len(found.leakage.columns) > 1:
+            check = "Check these columns. If they are not known in time, train again without them"
+        return f"{check}: `{drop}`.", "importance"
     if found.baselines.status == "worse" and calibration.status in ("fits", "unknown"):
         better = "Use the best baseline, or try another model: compare them with `vicinal compare --model`."
         return better, "baselines"
@@ -480,13 +508,15 @@ def _next_step(evaluation: Evaluation, found: Verdict) -> tuple[str, str]:
 
 
 def judge_run(
-    result: RunResult, slices: Sequence[Slice] | None = None, importance: Sequence[Importance] = ()
+    result: RunResult, slices: Sequence[Slice] | None = None, importance: Sequence[Importance] | None = None
 ) -> Verdict:
     """Judge a run of classes by its test set, or by its validation set where it has no other.
 
     `slices` are those of columns that were named; by default all that training measured. `importance` is that of the
-    columns, where it is known.
+    columns; by default the one that is kept with the run.
     """
+    from vicinal.runs.importance import kept_importance
+
     key = next((name for name in ("test", "val") if name in result.sets), None)
     if key is None:
         none = Finding("unknown", "")
@@ -501,7 +531,8 @@ def judge_run(
         binary=scored.binary(),
         baselines=result.run.baselines() if of_test else {},
         slices=slices if slices is not None or not of_test else result.run.slices(),
-        importance=importance if of_test else (),
+        importance=(importance or kept_importance(result.run)) if of_test else (),
+        warnings=result.facts["data"].get("warnings", ()),
     )
 
 

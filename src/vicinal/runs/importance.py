@@ -13,17 +13,20 @@ JMLR 2019 (the loss in place of the error).
 
 from __future__ import annotations
 
+import contextlib
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from vicinal import _random
+from vicinal._atomic import DamagedFileError, read_sealed, sealed, write_json
 from vicinal.data.tabular import TabularPreprocessing
 from vicinal.metrics import Estimate
 from vicinal.metrics.intervals import mean_interval
-from vicinal.runs.run import RunResult
+from vicinal.runs.run import Run, RunResult
 
 #: Shuffles of each column; test samples and numbers of a batch that are looked at, at most.
 _REPEATS, _MOST, _BATCH = 3, 5_000, 2**22
@@ -93,3 +96,29 @@ def permutation_importance(result: RunResult, *, most_cells: int | None = None) 
         found.append(Importance(column.name, mean_interval(worse.numpy(), 0.95, low=-math.inf, high=math.inf)))
     found.sort(key=lambda one: -one.nll.value if one.nll is not None else math.inf)
     return [*found, *(Importance(name, None) for name in encoding.ignored)]
+
+
+def kept_importance(run: Run) -> list[Importance]:
+    """Return the importance that is kept with a run; a damaged file counts as none, with a warning."""
+    path = run.files.importance
+    try:
+        kept = read_sealed(path)["columns"] if path.exists() else []
+        return [Importance(str(n), None if nll is None else Estimate.from_dict(nll)) for n, nll in kept]
+    except (DamagedFileError, KeyError, TypeError, ValueError):
+        warnings.warn(f"{path} is damaged and ignored", stacklevel=2)
+        return []
+
+
+def measured_importance(result: RunResult, *, most_cells: int | None = None) -> list[Importance]:
+    """Return the importance that is kept with a run, or measure and keep it, so that all verdicts on it agree.
+
+    It is empty where `permutation_importance` is.
+    """
+    if kept := kept_importance(result.run):
+        return kept
+    found = permutation_importance(result, most_cells=most_cells)
+    if found:
+        columns = [[one.column, None if one.nll is None else one.nll.to_dict()] for one in found]
+        with contextlib.suppress(OSError):  # a folder that may only be read
+            write_json(result.run.files.importance, sealed({"columns": columns}))
+    return found

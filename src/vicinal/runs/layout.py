@@ -9,6 +9,7 @@ predictions-test.parquet  logits of the test set; predictions-eval-1.parquet of 
 groups.json               the group of each held-out sample, where samples have groups
 weights.json              the weight of each held-out sample, where samples have weights
 mistakes.json             the most confident mistakes on the test set, and the error slices
+importance.json           the importance of columns on the test set
 baselines.json            the metrics of baselines on the test set
 evaluation.json           the metrics of each set, before and after the temperature: all is done
 
@@ -38,6 +39,7 @@ class RunFiles(TrainingFiles):
         self.weights_of_samples = self.path / "weights.json"
         self.model = self.path / "model.json"
         self.mistakes = self.path / "mistakes.json"
+        self.importance = self.path / "importance.json"
         self.baselines = self.path / "baselines.json"
         self.evaluation = self.path / "evaluation.json"
         self.audit_record = self.path / "audit" / "audit.json"

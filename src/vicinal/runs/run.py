@@ -214,7 +214,12 @@ class Run:
         """Whether its target is several columns of 0 and 1."""
         return self.is_finished and HeadCalibrators.from_dict(self._whole(self._evaluation)).is_multilabel
 
-    def _recorded(self, experiment: Experiment | None) -> tuple[Experiment, dict[str, object]]:
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings on its data, such as columns that leak the target."""
+        return list(self._recorded(None)[1]["data"].get("warnings", ()))
+
+    def _recorded(self, experiment: Experiment | None) -> tuple[Experiment, Json]:
         """Return the experiment of a finished run, and the other facts of experiment.json."""
         if not self.is_finished:
             raise ValueError(
