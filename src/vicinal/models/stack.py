@@ -1,7 +1,7 @@
 r"""Perceptrons and boosted trees of several libraries that answer together, weighted on validation rows.
 
-.. math:: \bar p = \sum_m w_m\, p_m, \qquad w = \mathop{\mathrm{argmax}}_{w \ge 0,\, \sum w = 1} \sum_i \log \sum_m w_m\, p_m(y_i | x_i)
-          + a \sum_m \log w_m
+.. math:: \bar p = \sum_m w_m\, p_m, \qquad w = \mathop{\mathrm{argmax}}_{w \ge 0,\, \sum w = 1} \sum_i \log
+    \sum_m w_m\, p_m(y_i | x_i) + a \sum_m \log w_m
 
 over rows that no part was trained on, and a rows more that each part alone gets right: few rows leave the parts near
 equal shares. It is found by expectation maximisation, and the objective is concave. It is the linear opinion pool of
