@@ -369,7 +369,21 @@ def test_prediction_files_alone_are_compared(files: tuple[Path, Path], tmp_path:
     words = ["compare", "--predictions", files[1], "--predictions", tmp_path / "calm.csv", "--out", tmp_path / "runs"]
     ran = vicinal(*words).out
     assert f"Lowest NLL after calibration: `{tmp_path / 'calm.csv'}`. Significantly better than `{files[1]}`." in ran
-    assert "Next step: Use it." in ran
+    alone = vicinal("evaluate", tmp_path / "calm.csv").out
+    assert alone.strip().splitlines()[-1] in ran
+
+
+def test_a_comparison_does_not_advise_what_is_useless(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random(600) < 0.4, "yes", "no")
+    for name in ("one", "two"):
+        p = np.clip(0.4 + 0.2 * rng.normal(size=600), 0.02, 0.98)
+        pd.DataFrame({"label": labels, "prob_no": 1 - p, "prob_yes": p}).to_csv(tmp_path / f"{name}.csv", index=False)
+    words = ["--predictions", tmp_path / "one.csv", "--predictions", tmp_path / "two.csv", "--out", tmp_path / "runs"]
+    ran = vicinal("compare", *words, "--json").events("result")[0]
+    assert "Next step: Do not use it." in ran["verdict"]
+    assert "Do not use it." in text_of(tmp_path / "runs" / "report.html")
+    assert "Do not use it." in vicinal("evaluate", tmp_path / "one.csv").out
 
 
 def test_words_for_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

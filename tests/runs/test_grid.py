@@ -35,6 +35,7 @@ from vicinal._portable import VARIABLES, is_asked
 from vicinal.experiment import folder_name
 from vicinal.metrics import Estimate, compare
 from vicinal.metrics.intervals import over_seeds
+from vicinal.report.verdicts import judge_comparison, judge_run
 from vicinal.runs import Experiment, GridResult, Run, run_grid
 from vicinal.runs import scheduler as jobs_module
 from vicinal.runs.grid import _rooted
@@ -447,12 +448,16 @@ def test_a_further_set_that_is_split_already_is_said_to_be(base, source, tmp_pat
 
 
 def test_the_verdict_says_what_to_use(reference):
-    said = reference.verdict()
+    advised, followed = reference.advised()
+    said = judge_comparison(reference)
     best, other = [row["method"] for row in reference.ranked(after=True)]
     assert said.startswith(f"Lowest NLL after calibration: `{best}`.")
     assert f"No significant difference to `{other}`." in said
     times = {name: reference.seconds(name) for name in (best, other)}
-    assert f"Next step: Use `{min(times, key=times.get)}`, which trains fastest of these (" in said
+    assert advised == min(times, key=times.get)
+    assert (f"`{advised}` trains faster than `{best}` (" in said) == (advised != best)
+    alone = judge_run(reference.results[advised, SEEDS[0]])
+    assert said == f"{followed} `{advised}`: {alone.sentence} Next step: {alone.next_step}"
 
 
 def test_seeds_of_finished_runs_are_not_missing(reference):

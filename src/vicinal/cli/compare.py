@@ -141,6 +141,7 @@ def compare(
     console = Console(as_json=common.as_json)
     with console.stage("starting"):
         from vicinal.report import write_comparison
+        from vicinal.report.verdicts import judge_comparison
         from vicinal.runs import Pool, measure_baselines, run_grid
         from vicinal.runs.baselines import ALWAYS, BASELINES
         from vicinal.runs.grid_parts import grid_parts
@@ -154,7 +155,12 @@ def compare(
     has_data = not first.is_multilabel and first.fit["seconds"] is not None  # predictions alone have none to fit on
     if has_data:
         with console.stage("baselines"):
-            measure_baselines(first, BASELINES if shown.baselines else ALWAYS)
+            asked = BASELINES if shown.baselines else ALWAYS
+            measure_baselines(first, asked)
+            # The one that is advised is judged beside them, too; predictions have no data to fit them on.
+            advised = next((one for (m, _), one in result.results.items() if m == result.advised()[0]), first)
+            if advised.fit["seconds"] is not None:
+                measure_baselines(advised, asked)
     with console.stage("calibration and refinement"):
         parts = grid_parts(result) if shown.parts else []
     with console.stage("comparing"):
@@ -163,14 +169,15 @@ def compare(
         after = result.table(after=True, spread=shown.spread, times=True)
     chosen: dict[str, object] = {} if shown.choose is None else {"chosen": result.chosen(shown.choose)}
     chosen |= {"baselines": plain_baselines(first)} if has_data else {}
-    chosen |= {"verdict": result.verdict(), "report": str(page), "markdown": f"{after}\n\n{before}"}
+    verdict = judge_comparison(result)
+    chosen |= {"verdict": verdict, "report": str(page), "markdown": f"{after}\n\n{before}"}
     chosen |= {"parts": [one.to_dict() for one in parts]} if parts else {}
     console.event("result", {**result.to_dict(), **chosen})
     console.markdown(f"{after}\n\n{before}")
     _show_parts(console, parts)
     if has_data:
         _say_baselines(console, first, f"{name}, seed {seed}")
-    console.say(result.verdict())
+    console.say(verdict)
     console.say(f"report: {page}")
     if result.failures:
         raise typer.Exit(1)

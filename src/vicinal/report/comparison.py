@@ -9,7 +9,7 @@ from pathlib import Path
 from vicinal._atomic import Json
 from vicinal._portable import versions
 from vicinal.metrics import METRICS, Estimate, ReliabilityTable
-from vicinal.report import sections
+from vicinal.report import sections, verdicts
 from vicinal.report.formatting import count, from_here, percent
 from vicinal.report.page import write_page
 from vicinal.report.plots import Drawing, Sheet
@@ -68,7 +68,7 @@ def write_comparison(
         "n_cells": cells,
         "label_noise": _label_noise(result) if shown else None,
         "folder": from_here(str(result.out)),
-        "verdict": result.verdict() if shown else "",
+        "verdict": verdicts.judge_comparison(result) if shown else "",
         "command": None if command is None else from_here(command),
         "commands": [
             from_here(r.experiment.command(r.out)) for r in result.results.values() if r.fit["seconds"] is not None

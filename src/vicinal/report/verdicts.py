@@ -31,7 +31,7 @@ from vicinal.metrics.selective import RiskCoverage, RiskThreshold
 from vicinal.report.formatting import count, number, percent, span, threshold, with_interval
 
 if TYPE_CHECKING:
-    from vicinal.runs import Importance, RunResult
+    from vicinal.runs import GridResult, Importance, RunResult
 
 #: With fewer samples the interval of an accuracy is too wide to say anything: ±8 points at 90 %.
 ENOUGH = 50
@@ -525,8 +525,9 @@ def judge_run(
         return Verdict("unknown", said, none, none, none, none, none, none, step)
     scored = result.sets[key]
     of_test = key == "test"
+    of_file = result.fit["method"] == "predictions"
     return judge(
-        scored.after,
+        replace(scored.after, path=result.out) if of_file else scored.after,
         classes=result.facts["data"]["classes"],
         binary=scored.binary(),
         baselines=result.run.baselines() if of_test else {},
@@ -534,6 +535,21 @@ def judge_run(
         importance=(importance or kept_importance(result.run)) if of_test else (),
         warnings=result.facts["data"].get("warnings", ()),
     )
+
+
+def judge_comparison(result: GridResult) -> str:
+    """Say which method of a comparison to use, or that none is of use: its first run is judged as a run by itself."""
+    method, said = result.advised()
+    if not method or result.labels:
+        return f"{said} Next step: Use `{method}`." if method else ""
+    advised = next(each for (name, _), each in result.results.items() if name == method)
+    found = judge_run(advised)
+    return f"{said} `{' '.join(method.split())}`: {found.sentence}{_of_baseline(found)} Next step: {found.next_step}"
+
+
+def _of_baseline(found: Verdict) -> str:
+    """Return the comparison with baselines where one is better and the headline does not say so."""
+    return f" {found.baselines.sentence}" if found.baselines.status == "worse" and found.tone != "worse" else ""
 
 
 # What may be answered

@@ -235,27 +235,29 @@ class GridResult:
         known = [row for row in self.rows(after=after, on=on) if row["n_seeds"]]
         return sorted(known, key=lambda row: math.inf if row["nll"]["value"] is None else row["nll"]["value"])
 
-    def verdict(self, *, after: bool = True) -> str:
-        """Say which method has the lowest NLL on the test set, which others are worse, and what to use."""
+    def advised(self, *, after: bool = True) -> tuple[str, str]:
+        """Return the method to use, if any is, and the comparison that it follows from; empty without a second one.
+
+        It is the fastest to train of those that are not significantly worse than the lowest NLL on the test set.
+        """
         best, *others = [row["method"] for row in self.ranked(after=after)] or [""]
         if not others:
-            return ""
+            return "", ""
         found = {name: self.comparison(best, name, after=after) for name in others}
-        worse = [_code(name) for name, each in found.items() if each is not None and each["nll"].better == "b"]
-        rest = [_code(name) for name in others if _code(name) not in worse]
-        when = "after" if after else "before"
-        said = f"Lowest NLL {when} calibration: {_code(best)}."
-        said += f" Significantly better than {', '.join(worse)}." if worse else ""
-        if not rest:
-            return f"{said} Next step: Use it."
-        as_good = [name for name in (best, *others) if name == best or _code(name) not in worse]
-        times = {name: seconds for name in as_good if (seconds := self.seconds(name)) is not None}
-        step = "Use any of these"
-        if len(times) > 1:
-            fastest = min(times, key=times.__getitem__)
-            step = f"Use {_code(fastest)}, which trains fastest of these ({_time(times[fastest])})"
-        said += f" No significant difference to {', '.join(rest)}."
-        return f"{said} Next step: {step}, or decide by more test samples or seeds."
+        worse = [name for name, each in found.items() if each is not None and each["nll"].better == "b"]
+        as_good = [name for name, each in found.items() if each is not None and name not in worse]
+        said = f"Lowest NLL {'after' if after else 'before'} calibration: {_code(best)}."
+        said += f" Significantly better than {', '.join(map(_code, worse))}." if worse else ""
+        if not as_good:
+            return best, said
+        rest = ", ".join(map(_code, as_good))
+        said += f" No significant difference to {rest}. More test samples or seeds may show one."
+        times = {name: seconds for name in (best, *as_good) if (seconds := self.seconds(name)) is not None}
+        fastest = min(times, key=times.__getitem__) if best in times else best
+        if fastest != best:
+            both = f"({_time(times[fastest])}, {_time(times[best])})"
+            said += f" {_code(fastest)} trains faster than {_code(best)} {both}."
+        return fastest, said
 
     def seconds(self, method: str) -> float | None:
         """Return the mean time of training a method; None where it is unknown, as of predictions."""
