@@ -30,8 +30,9 @@ def rows(folder: Path) -> str:
 
 def texts(folder: Path) -> str:
     words, rng = ["the", "film", "was", "long", "and", "quiet"], np.random.default_rng(1)
-    text = [f"{' '.join(rng.permutation(words))} {'great' if k % 2 else 'awful'}" for k in range(2 * N)]
-    frame = pd.DataFrame({"text": text, "y": ["good" if k % 2 else "bad" for k in range(2 * N)]})
+    classes = ["good", "bad", "mixed"]  # with two, GuidedMixup warns that its saliency is another
+    text = [f"{' '.join(rng.permutation(words))} {classes[k % 3]}" for k in range(3 * N)]
+    frame = pd.DataFrame({"text": text, "y": [classes[k % 3] for k in range(3 * N)]})
     frame.to_csv(folder / "t.csv", index=False)
     return str(folder / "t.csv")
 
@@ -84,8 +85,10 @@ GRIDS = {
     "LogitMix of PuzzleMix": "LogitMix(PuzzleMix(block_counts=[2, 4]))",
 }
 WORDS = {"SequenceMixup": "SequenceMixup.input(alpha=0.4)", "GuidedMixup": "GuidedMixup(alpha=0.4)"}
+#: The network is a part of the default model for tables, beside its trees.
+OF_ROWS = {"ManifoldMixup": "ManifoldMixup(alpha=2.0, layers=['input', 'network.classifier'])"}
 OF_KIND = {
-    "tabular": EVERY | NUMBERS,
+    "tabular": EVERY | NUMBERS | OF_ROWS,
     "text": EVERY | WORDS,
     "image": EVERY | NUMBERS | GRIDS,
     "audio": EVERY | NUMBERS | GRIDS,
