@@ -66,6 +66,9 @@ def test_calibrated_models_are_seldom_called_miscalibrated():
 def test_a_file_is_told_to_be_calibrated_by_its_name():
     found = verdicts.judge(replace(drawn(800, sharpness=1.6), path=Path("predictions.csv")))
     assert "vicinal calibrate VALIDATION predictions.csv --out FILE" in found.next_step
+    path = Path("a folder") / "it's over.csv"
+    found = verdicts.judge(replace(drawn(800, sharpness=1.6), path=path))
+    assert str(path) in shlex.split(found.next_step.split("`")[1])
 
 
 def test_a_temperature_is_seen_without_a_mean_gap():

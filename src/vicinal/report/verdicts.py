@@ -477,7 +477,8 @@ def _next_step(evaluation: Evaluation, found: Verdict) -> tuple[str, str]:
     file, calibration, useful = evaluation.path, found.calibration, found.usefulness
     repair = "train again with `--calibrate auto`, or with more validation samples"
     if file is not None:
-        repair = f"run `vicinal calibrate VALIDATION {file.name} --calibrator auto --out FILE` on held-out predictions"
+        repair = f"run `vicinal calibrate VALIDATION {shlex.quote(str(file))} --calibrator auto --out FILE`"
+        repair += " on held-out predictions"
     if found.leakage.status == "leak" and useful.status != "useless":
         drop = " ".join(f"--drop {shlex.quote(name)}" for name in found.leakage.columns)
         check = "Check that column. If it is not known in time, train again without it"
