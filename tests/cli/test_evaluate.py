@@ -369,6 +369,10 @@ def test_prediction_files_alone_are_compared(files: tuple[Path, Path], tmp_path:
     words = ["compare", "--predictions", files[1], "--predictions", tmp_path / "calm.csv", "--out", tmp_path / "runs"]
     ran = vicinal(*words).out
     assert f"Lowest NLL after calibration: `{tmp_path / 'calm.csv'}`. Significantly better than `{files[1]}`." in ran
+    assert ran.count("| method ") == 2  # metrics and differences, once: nothing is calibrated
+    page = text_of(tmp_path / "runs" / "report.html")
+    assert "All runs are in" not in page
+    assert "Each run by itself" not in page
     alone = vicinal("evaluate", tmp_path / "calm.csv").out
     assert alone.strip().splitlines()[-1] in ran
 

@@ -352,7 +352,7 @@ def test_predictions_file(tmp_path):
     page = read(path)
     assert "it says" in page.text
     assert f"{made.after.nll.value:.4f}" in page.text
-    assert page.tags.count("svg") == 4
+    assert page.tags.count("svg") == 8
     assert SCRIPT not in path.read_text(encoding="utf-8")
     assert SCRIPT in page.text
     worst = evaluation.worst[0]
@@ -378,12 +378,12 @@ def test_predictions_file_of_confidences_only(no_figures, tmp_path):
 # Comparisons
 
 
-def grid(tmp_path, *, seeds=(0, 1)) -> GridResult:
+def grid(tmp_path, *, seeds=(0, 1), temperature: float = 1.0) -> GridResult:
     methods = ("ERM()", "Mixup(alpha=0.2)", "CutMix()")
     outcomes = {}
     for sharpness, method in zip((4.0, 1.0, 1.1), methods, strict=True):
         for seed in seeds:
-            made = scored("test", 400, 3, seed=7, sharpness=sharpness + 0.01 * seed)
+            made = scored("test", 400, 3, seed=7, sharpness=sharpness + 0.01 * seed, temperature=temperature)
             outcomes[method, seed] = outcome(tmp_path / f"{method}-{seed}", {"test": made})
     del outcomes["CutMix()", seeds[-1]]
     failures = {("CutMix()", seeds[-1]): f"OSError: {SCRIPT}"}
@@ -394,7 +394,11 @@ def test_comparison(tmp_path):
     result = grid(tmp_path)
     path = write_comparison(result, tmp_path / "c.html")
     page = read(path)
-    assert page.tags.count("svg") == 6
+    assert page.tags.count("svg") == 3  # no calibrator changes anything, so nothing is shown twice
+    assert "No calibrator changes the probabilities" in page.text
+    both = read(write_comparison(grid(tmp_path / "tempered", temperature=1.2), tmp_path / "both.html"))
+    assert both.tags.count("svg") == 6
+    assert "No calibrator changes the probabilities" not in both.text
     said = "better on NLL, Brier score, ECE and OE ; not significant on accuracy ."
     assert f"Mixup(alpha=0.2) : {said}" in page.text
     assert "1 of 6 runs failed" in page.text
@@ -429,7 +433,8 @@ def test_calibration_and_refinement_of_a_comparison(tmp_path):
 def test_comparison_on_further_sets_and_what_is_chosen(tmp_path):
     outcomes = {}
     for sharpness, method in ((4.0, "ERM()"), (1.0, "Mixup(alpha=0.2)")):
-        sets = {key: scored(key, 200, 3, seed=3, sharpness=sharpness) for key in ("val", "test")}
+        tempered = {"sharpness": sharpness, "temperature": 1.2}
+        sets = {key: scored(key, 200, 3, seed=3, **tempered) for key in ("val", "test")}
         far = scored(f"far-{SCRIPT}", 90, 3, seed=5, sharpness=sharpness)
         far = dataclasses.replace(far, notes=(f"left {SCRIPT}",))
         outcomes[method, 0] = outcome(tmp_path / method, {**sets, "eval-1": far})

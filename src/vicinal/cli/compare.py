@@ -165,15 +165,17 @@ def compare(
         parts = grid_parts(result) if shown.parts else []
     with console.stage("comparing"):
         write_comparison(result, page, choose=shown.choose, command=command_line(), parts=parts)
-        before = result.table(spread=shown.spread, choose=shown.choose)
-        after = result.table(after=True, spread=shown.spread, times=True)
+        same = not result.is_calibrated
+        tables = [result.table(spread=shown.spread, choose=shown.choose, times=same)]
+        tables[:0] = [] if same else [result.table(after=True, spread=shown.spread, times=True)]
+        markdown = "\n\n".join(tables)
     chosen: dict[str, object] = {} if shown.choose is None else {"chosen": result.chosen(shown.choose)}
     chosen |= {"baselines": plain_baselines(first)} if has_data else {}
     verdict = judge_comparison(result)
-    chosen |= {"verdict": verdict, "report": str(page), "markdown": f"{after}\n\n{before}"}
+    chosen |= {"verdict": verdict, "report": str(page), "markdown": markdown}
     chosen |= {"parts": [one.to_dict() for one in parts]} if parts else {}
     console.event("result", {**result.to_dict(), **chosen})
-    console.markdown(f"{after}\n\n{before}")
+    console.markdown(markdown)
     _show_parts(console, parts)
     if has_data:
         _say_baselines(console, first, f"{name}, seed {seed}")

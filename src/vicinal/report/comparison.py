@@ -46,7 +46,8 @@ def write_comparison(
     sheet = Sheet()
     (name, _), some = next(iter(result.results.items()), (("", 0), None))
     sets = [] if some is None else ["test", *result.extra_sets]
-    shown = [_part(sheet, result, on, after) for on in sets for after in (True, False)]
+    stages = (True, False) if result.is_calibrated else (True,)
+    shown = [_part(sheet, result, on, after) for on in sets for after in stages]
     for number, label in enumerate(result.labels):
         alone = _part(sheet, result.of_label(label), "test", True)
         shown.append({**alone, "id": f"label-{number}", "name": f"The label {label!r} alone, calibrated"})
@@ -67,6 +68,7 @@ def write_comparison(
         "failures": [{"method": m, "seed": s, "error": error} for (m, s), error in result.failures.items()],
         "n_cells": cells,
         "label_noise": _label_noise(result) if shown else None,
+        "is_calibrated": result.is_calibrated,
         "folder": from_here(str(result.out)),
         "verdict": verdicts.judge_comparison(result) if shown else "",
         "command": None if command is None else from_here(command),

@@ -235,6 +235,12 @@ class GridResult:
         known = [row for row in self.rows(after=after, on=on) if row["n_seeds"]]
         return sorted(known, key=lambda row: math.inf if row["nll"]["value"] is None else row["nll"]["value"])
 
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether a calibrator changes any metric: otherwise before and after are the same."""
+        sets = [each for result in self.results.values() for each in result.sets.values()]
+        return any(each.calibrated.metrics != each.uncalibrated.metrics for each in sets)
+
     def advised(self, *, after: bool = True) -> tuple[str, str]:
         """Return the method to use, if any is, and the comparison that it follows from; empty without a second one.
 
