@@ -118,7 +118,13 @@ def test_a_model_of_a_rare_class_is_useful_though_accuracy_does_not_show_it():
     assert (found.tone, found.usefulness.status) == ("fits", "useful")
     assert "always answering 'no' is right" in found.usefulness.sentence
     assert "AUROC" in found.usefulness.sentence
-    assert "Choose a threshold on the probability" in found.next_step
+    assert "Choose a threshold on the probability of 'yes', by" in found.next_step
+    samples = evaluation.samples
+    yes = np.where(samples.predictions == 1, samples.confidence, 1 - samples.confidence)
+    # The second class is the frequent one.
+    turned = evaluate(1 - samples.labels, probs=np.c_[yes, 1 - yes])
+    step = verdicts.judge(turned, classes=["churn", "stay"]).next_step
+    assert "the probability of 'stay' (the rest is that of the rare class 'churn'), by" in step
     assert verdicts.judge(evaluation, classes=["no", "yes"]).usefulness.status == "useful"  # by NLL alone
 
 

@@ -176,7 +176,7 @@ def judge(
     else:
         tone, sentence = calibration.status, calibration.sentence
     verdict = Verdict(tone, sentence, calibration, useful, by_class, by_slice, against, leakage, "")
-    step, section = _next_step(evaluation, verdict)
+    step, section = _next_step(evaluation, verdict, names)
     simple = against.status == "no difference" and _as_good(SIMPLE, baselines or {})
     more = f" {SIMPLE.capitalize()}, which is simpler, is not significantly worse." if simple else ""
     return replace(verdict, next_step=step + more, section=section)
@@ -472,7 +472,7 @@ def _difference(estimate: Estimate) -> str:
     return f"difference {value}, 95 % CI {low} to {high}"
 
 
-def _next_step(evaluation: Evaluation, found: Verdict) -> tuple[str, str]:
+def _next_step(evaluation: Evaluation, found: Verdict, names: Sequence[str]) -> tuple[str, str]:
     """Return what to do, and the section of the report that helps with it."""
     file, calibration, useful = evaluation.path, found.calibration, found.usefulness
     repair = "train again with `--calibrate auto`, or with more validation samples"
@@ -503,9 +503,17 @@ def _next_step(evaluation: Evaluation, found: Verdict) -> tuple[str, str]:
     watch = " Watch the worst slice: pass its cases on, or train with more samples of them."
     care = watch if found.slices.status == "worse" else ""
     if useful.status == "useful" and "Accuracy does not show it" in useful.sentence:
-        choose = "Choose a threshold on the probability of the rare class, by what each kind of mistake costs."
+        choose = f"Choose a threshold on {_probability_to_cut(evaluation, names)}, by what each kind of mistake costs."
         return f"{choose}{care}", "binary"
     return f"Use it. Choose the confidence above which it may answer on its own.{care}", "risk"
+
+
+def _probability_to_cut(evaluation: Evaluation, names: Sequence[str]) -> str:
+    """Name the probability that the section of two classes shows: that of the second class, even if it is frequent."""
+    if len(names) != 2 or evaluation.base_rate is None:
+        return "the probability of the rare class"
+    rare = f" (the rest is that of the rare class {names[0]!r})" if evaluation.base_rate.majority == 1 else ""
+    return f"the probability of {names[1]!r}{rare}"
 
 
 def judge_run(
