@@ -361,6 +361,12 @@ def test_compare_takes_models_runs_and_predictions(trained: Path, table: Path, t
     assert "needs a column of labels" in refused("compare", *beside, "--out", tmp_path / "three")
 
 
+def test_options_that_a_model_does_not_take_are_refused_before_training(table: Path, tmp_path: Path) -> None:
+    words = ["compare", table, "--target", "kind", "--model", "mlp,hgb", "--epochs", 1, "--out", tmp_path / "runs"]
+    assert "--epochs is for networks" in refused(*words)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_prediction_files_alone_are_compared(files: tuple[Path, Path], tmp_path: Path) -> None:
     frame = pd.read_csv(files[1])
     columns = ["prob_a", "prob_b", "prob_c"]

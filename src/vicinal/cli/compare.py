@@ -144,7 +144,10 @@ def compare(
         from vicinal.report.verdicts import judge_comparison
         from vicinal.runs import Pool, measure_baselines, run_grid
         from vicinal.runs.baselines import ALWAYS, BASELINES
+        from vicinal.runs.boosting import check_training_options
         from vicinal.runs.grid_parts import grid_parts
+    for model in models:  # before the first is trained for hours
+        check_training_options(model, given.training)
     place = Pool(**vars(pool))
     train = partial(run_grid, methods=methods, seeds=range(what.seeds), n_bins=shown.bins, pool=place)
     train = partial(train, progress=not common.as_json, on_cell=partial(_show_cell, console))

@@ -7,7 +7,7 @@ other libraries in their own text formats.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,13 @@ def check_trees(name: str, experiment: Experiment, task: Task, objective: Object
     for option, asked in (("ensemble", experiment.ensemble > 1), ("watch", bool(experiment.watch))):
         if asked:
             raise ValueError(Sentence(Argument(option), " is for networks: leave it out with ", model))
-    if given := [option for option in experiment.training if option not in MECHANICAL]:
+    check_training_options(name, experiment.training)
+
+
+def check_training_options(name: str, training: Iterable[str]) -> None:
+    """Refuse options of the training of networks for a model of trees alone."""
+    model = Argument("model", name)
+    if name in _ALONE and (given := [option for option in training if option not in MECHANICAL]):
         sizes = (
             ": iterations, rate and the size of trees"
             if name != "hgb"
