@@ -52,8 +52,8 @@ def on_files(files: Any, *, config: Any, **_: Any) -> Any:
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Fill in what is generated, let links lead to pages of the site, and rank guides above evidence in the search."""
     uri = page.file.src_uri
-    boosts = {"start/": 4, "howto/": 3, "frameworks/": 3, "concepts/": 2, "reference/api/": 0.2, "project/": 0.5}
-    boosts |= {"evidence": 0.3, "gallery": 0.3}
+    boosts = {"start/": 4, "howto/": 3, "frameworks/": 3, "concepts/": 2, "reference/api/": 0.2, "project/": 0.1}
+    boosts |= {"evidence": 0.1, "gallery": 0.1}
     page.meta.setdefault("search", {}).setdefault("boost", next((boosts[b] for b in boosts if uri.startswith(b)), 1))
     if uri.startswith("cards/"):
         shown = r"![\1](img/\2#only-light)\n![\1](img/dark-\2#only-dark)"

@@ -689,7 +689,7 @@ def _temperature(
     temperature: float = calibrator.temperature_
     # The grid is a published procedure, which is applied as it was published.
     if experiment.temperature == "newton" and temperature != 1 and len(labels) < _CHECKED:
-        enough = len(labels) > 1
+        enough = (len(labels) if weights is None else np.count_nonzero(weights)) > 1
         tried = cross_validate(calibrator, logits, labels, sample_weight=weights, groups=groups) if enough else None
         if tried is None or not tried.helps:
             seen = "" if tried is None else f" (NLL {tried.with_it:.3f} with it and {tried.without:.3f} without)"
