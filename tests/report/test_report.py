@@ -352,7 +352,7 @@ def test_predictions_file(tmp_path):
     page = read(path)
     assert "it says" in page.text
     assert f"{made.after.nll.value:.4f}" in page.text
-    assert page.tags.count("svg") == 8
+    assert page.tags.count("svg") == 4
     assert SCRIPT not in path.read_text(encoding="utf-8")
     assert SCRIPT in page.text
     worst = evaluation.worst[0]
